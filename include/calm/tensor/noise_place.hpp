@@ -1,5 +1,5 @@
 #pragma once
-// Which random numbers a row gets.
+// Which random numbers each row gets.
 
 #include <cstdint>
 
@@ -8,34 +8,34 @@
 
 namespace calm {
 
-// Of the samples of one row, a hidden state: sample n draws as number first + n of `draws`. So the rows of a batch can
-// belong to different texts, and a sample is the same whatever is drawn beside it.
+// RNG key and counter of one row (a hidden state): sample n draws number first + n of `draws`. So the rows of a batch
+// may belong to different texts, and a sample does not depend on what else is drawn.
 struct noise_place {
     key draws;          // seed, stream and step of the text's samples
     index_t first = 0;  // number of the row's sample 0
 };
 
 namespace detail {
-// The block of a key's sequence that is the seed of the sequence of a step: so far from the end.
+// The block of a key's sequence that seeds a step's substream, counted from the end.
 CALM_HD constexpr std::uint64_t block_of_step(std::uint32_t step) {
     return ~std::uint64_t{step};
 }
 }  // namespace detail
 
-// A sequence of its own for a step on the way of the same samples, whose number is below 2^32: its seed is the block so
-// far from the end of the key's sequence, of the step of the run that kernels see.
+// Derives an independent substream for a sampling step below 2^32: a block near the end of the key's sequence seeds it.
+// If kernels read the run's step (live_step), they still do with this key.
 CALM_HD constexpr key key_of_step(key draws, std::uint32_t step) {
     draws.seed_block = detail::block_of_step(step);
     return draws.live_step == nullptr ? draws.by_value() : draws;
 }
 
-// Which sequence of a place's key: its own, or that of key_of_step.
+// Selects a sequence of a place's key: its own, or the substream of a sampling step (key_of_step).
 struct sequence_of {
-    std::uint64_t seed_block = 0;  // of the sequence; 0: it is the key's own
+    std::uint64_t seed_block = 0;  // of the substream; 0: the key's own sequence
 
-    // The key's own.
+    // The key's own sequence.
     static constexpr sequence_of place() { return {}; }
-    // That of a step on the way of the samples.
+    // The substream of a sampling step.
     static constexpr sequence_of step(std::uint32_t number) { return {detail::block_of_step(number)}; }
 };
 

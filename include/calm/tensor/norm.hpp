@@ -1,6 +1,6 @@
 #pragma once
-// Normalisation of rows, forward and backward. Statistics are kept, not the normalised rows. On a device a result may
-// be of bf16 where all else is float.
+// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result
+// may be bf16 while all else is float.
 
 #include "calm/tensor/block/norm.hpp"
 #include "calm/tensor/cpu/norm.hpp"
@@ -10,7 +10,7 @@ namespace calm {
 
 namespace detail {
 
-// What goes into a norm: x like the destination (R, D), the gain w (D) and r (R), a number a row.
+// Checks the operands of a norm: x like the destination (R, D), the gain w (D), and r (R), one value per row.
 template <class Matrix, class Row, class Numbers>
 void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Matrix const& x, Row const& w,
                             Numbers const& r) {
@@ -19,8 +19,8 @@ void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Ma
     require_size(verb, "r", r.size(), shape[0]);
 }
 
-// What back(plus) writes to `out` with those rows, which the kernels of executors of blocks add; others call back()
-// and add them then.
+// Adds `plus` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
+// otherwise a separate pass does.
 template <class Backend, class Rows, class Plus, class Back>
 void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, Back const& back) {
     if constexpr (block_executor<Backend>) {
@@ -33,8 +33,8 @@ void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, B
 
 }  // namespace detail
 
-// y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A row whose squares overflow becomes
-// NaN. Zhang and Sennrich 2019. Throws errc::usage, as all of these do, where shapes do not fit.
+// RMSNorm (Zhang and Sennrich 2019): y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A
+// row whose squares overflow becomes NaN. Throws errc::usage, as all functions here, if shapes do not fit.
 template <tensor_like Y>
 void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
               detail::row_read<Y> const& w, double eps) {
@@ -55,7 +55,7 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
     detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
                               out.extent(1));
 }
-// The same, where dx is the gradient and other rows `plus` (R, D), which stay as they are.
+// As rms_norm_back, but dx is the gradient plus the rows `plus` (R, D), which stay unchanged.
 template <tensor_like DX>
 void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
                         detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
@@ -71,8 +71,8 @@ void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<
     });
 }
 
-// y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, w and b (D); mean (R) and r (R), the reciprocal roots, are
-// kept. Ba, Kiros and Hinton 2016.
+// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D); mean
+// (R) and the reciprocal roots r (R) are kept.
 template <tensor_like Y>
 void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
                 detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,
@@ -100,7 +100,7 @@ void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> 
     detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
                                 r.data(), out.extent(0), out.extent(1));
 }
-// The same, where dx is the gradient and other rows `plus` (R, D), which stay as they are.
+// As layer_norm_back, but dx is the gradient plus the rows `plus` (R, D), which stay unchanged.
 template <tensor_like DX>
 void layer_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
                           detail::row_like<DX> const& dw, detail::row_like<DX> const& db,

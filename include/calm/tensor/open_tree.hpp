@@ -1,20 +1,20 @@
 #pragma once
-// A tree of row_tree.hpp at one row, opened for the way back. What a column or a reduction had to do with every element
-// of the row is summed up first (`settle`); then one pass writes all gradients of the row, in the order of the leaves;
-// so each may take the place of what it is the gradient of.
+// The backward plan of a row_tree.hpp tree at one row. First the gradients of columns and reductions, to which every
+// element of the row contributes, are summed (`settle`). Then one pass writes all gradients of the row, in the order of
+// the leaves; so a gradient may overwrite the tensor that it belongs to.
 
 #include "calm/tensor/row_tree.hpp"
 
 namespace calm::detail {
 
-// A tree over (D): gradients go to memory from which its own are computed after the last row.
+// A tree over (D): its gradient goes to memory, and its operands' gradients are computed from that after the last row.
 template <class A> struct open_row {
     using scalar = typename A::scalar;
     static constexpr bool active = true;
     static constexpr bool by_rows = false;
     A a;               // the tree
     scalar* gradient;  // (D)
-    bool accumulates;  // whether it is added to
+    bool accumulates;  // whether the gradient is added to
     template <class V> struct trace { V value; };
     template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
         return {a.template forward<V>(j).value};
@@ -24,12 +24,12 @@ template <class A> struct open_row {
     }
 };
 
-// A tree over (R, 1) at the row: a number.
+// A tree over (R, 1) at one row: a scalar.
 template <class Open> struct open_column {
     using scalar = typename Open::scalar;
     static constexpr bool active = true;
     static constexpr bool by_rows = false;
-    Open a;  // what it is made of, and its value
+    Open a;  // its operands and its value
     template <class V> struct trace {
         V value;
         typename Open::template trace<V> a;
@@ -42,8 +42,8 @@ template <class Open> struct open_column {
     }
 };
 
-// What an open column is made of: its value, then (settled) what arrives there. forward and backward concern the rows
-// of its reductions.
+// The nodes of an open column: each holds its value and, once settled, its incoming gradient. forward and backward
+// concern the rows of its reductions.
 template <class T> struct open_constant {
     using scalar = T;
     T value;
@@ -93,8 +93,8 @@ template <class Op, class A, class B> struct open_binary {
 template <class Op, class Tree> struct open_reduction {
     using scalar = typename Tree::scalar;
     Tree tree;     // opened at the row
-    scalar value;  // Op of it
-    scalar share;  // what of the gradient each element is given, before Op::back
+    scalar value;  // Op of that row
+    scalar share;  // each element's share of the gradient, before Op::back
     template <class V> using trace = typename Tree::template trace<V>;
     template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t j) const {
         return tree.template forward<V>(j);
@@ -102,7 +102,7 @@ template <class Op, class Tree> struct open_reduction {
     template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const& t, index_t j) const {
         tree.template backward<V>(t, j, slope<V>(t));
     }
-    // What arrives at an element.
+    // The incoming gradient of an element.
     template <class V> [[gnu::always_inline]] CALM_HD V slope(trace<V> const& t) const {
         return Op::template back<V>(splat<V>(share), t.value, splat<V>(value));
     }
@@ -180,7 +180,7 @@ template <class Open> inline constexpr int columns_in<open_column<Open>> = 1;
 template <class Op, class A> inline constexpr int columns_in<unary<Op, A>> = columns_in<A>;
 template <class Op, class A, class B> inline constexpr int columns_in<binary<Op, A, B>> = columns_in<A> + columns_in<B>;
 
-// Column number K of an open tree.
+// Column K of an open tree.
 template <int K, class Open> CALM_HD auto& column_of(open_column<Open>& t) {
     return t.a;
 }
@@ -194,7 +194,7 @@ template <int K, class Op, class A, class B> CALM_HD auto& column_of(binary<Op, 
         return column_of<K - columns_in<A>>(t.b);
 }
 
-// What arrives there from an element whose gradient is dy.
+// What an element with gradient dy contributes to the gradient of column K.
 template <int K, class V, class Open, class Trace>
 [[gnu::always_inline]] CALM_HD inline V arriving(open_column<Open> const&, Trace const&, V dy) {
     return dy;
@@ -211,7 +211,7 @@ template <int K, class V, class Op, class A, class B, class Trace>
         return arriving<K - columns_in<A>, V>(tree.b, t.b, Op::template back_b<V>(dy, t.a.value, t.b.value, t.value));
 }
 
-// Adds up, for every column of the open tree from number K on, what arrives there where dy<V>(j, trace) arrives at the
+// Sums the incoming gradients of columns K and later of the open tree; dy<V>(j, trace) is the incoming gradient of the
 // tree's element j.
 template <int K = 0, class Row, class Tree, class DY> CALM_HD void settle_columns(Row& row, Tree& tree, DY const& dy) {
     if constexpr (K < columns_in<Tree>) {
@@ -224,7 +224,7 @@ template <int K = 0, class Row, class Tree, class DY> CALM_HD void settle_column
     }
 }
 
-// The same below a number of the row at which dy arrives.
+// Passes the incoming gradient dy of a scalar on to its operands.
 template <class Row, class T> CALM_HD void settle(Row&, open_constant<T>&, T) {}
 template <class Row, class T> CALM_HD void settle(Row&, open_variable<T>& t, T dy) {
     t.dy = dy;
@@ -249,9 +249,9 @@ CALM_HD void settle(Row& row, open_reduction<Op, Tree>& t, typename Tree::scalar
         });
 }
 
-// ---- writing
+// ---- storing
 
-// The gradients of operands over (R, 1).
+// Stores the gradients of operands over (R, 1).
 template <class Row, class T> CALM_HD void write_columns(Row& row, open_variable<T> const& t) {
     row.once([&] { *t.dx = t.accumulates ? *t.dx + t.dy : t.dy; });
 }
@@ -266,7 +266,7 @@ template <class Row, class Op, class Tree> CALM_HD void write_columns(Row& row, 
     write_columns(row, t.tree);
 }
 
-// All gradients of row number `row` of a tree whose own is dy.at<V>(i), but for those of operands over (D).
+// Stores all gradients of row `row`, except for operands over (D), of a tree with incoming gradient dy.at<V>(i).
 template <class Row, class Tree, class DY> CALM_HD void differentiate_row(Row& row, Tree const& t, DY const& dy) {
     if constexpr (is_narrow<Tree>) {
         auto open = open_value(row, t);

@@ -1,5 +1,5 @@
 #pragma once
-// What element-wise operators take and give: operands, expressions of them and their shapes together.
+// Element-wise operators: their operands, their results (expressions), and how shapes combine.
 
 #include <array>
 #include <complex>
@@ -11,21 +11,21 @@
 
 namespace calm {
 
-// What the operators of expr.hpp give: a tree of operations over operands, and its shape. It computes nothing until it
-// is assigned, evaluated or differentiated, and refers to its operands' memory.
+// The result of the operators in expr.hpp: a tree of operations over operands, and its shape. It computes nothing until
+// it is assigned, evaluated or differentiated, and refers to its operands' memory.
 template <class Tree, class Extents, class Backend> class expression {
 public:
     using scalar = typename Tree::scalar;
     using extents_type = Extents;
     using backend = Backend;
 
-    // Of a tree over operands of that shape.
+    // A tree over operands of that shape.
     constexpr expression(Tree const& t, Extents const& e) : tree_(t), extents_(e) {}
-    expression(expression&&) = default;  // moves along a chain of operators
+    expression(expression&&) = default;  // so that operators can pass it on
     expression(expression const&) = delete;
     expression& operator=(expression const&) = delete;
-    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // what runs in the loop
-    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }  // of every operand
+    [[nodiscard]] constexpr Tree const& tree() const { return tree_; }           // the tree of operations
+    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }  // the shape
 
 private:
     Tree tree_;
@@ -53,13 +53,13 @@ template <class T> using kind_of = operand_kind<std::remove_cvref_t<T>>;
 
 }  // namespace detail
 
-// What operators take beside numbers: tensors, views and expressions.
+// Operands of operators other than numbers: tensors, views and expressions.
 template <class T>
 concept tensor_operand = tensor_like<T> || detail::kind_of<T>::is_expression;
 
 namespace detail {
 
-// Any legal operand as an expression; what is illegal says why.
+// Any legal operand as an expression; an illegal one fails with a clear compile error.
 template <tensor_operand A> auto as_expression(A&& a) {
     using plain = std::remove_cvref_t<A>;
     if constexpr (kind_of<A>::is_expression) {
@@ -79,18 +79,18 @@ template <tensor_operand A> auto as_expression(A&& a) {
     }
 }
 
-// What becomes of an operand that is smaller than the tree it goes into.
+// How an operand smaller than its tree is broadcast.
 enum class place { itself, each_row, each_column };
 
-// The shape of two operands together: equal ones, or one of them a row (D) or a column (R, 1) beside (R, D), where R
-// may be several sizes. A column is one by its type.
+// The common shape of two operands: equal shapes, or (R, D) if the other one is broadcast: a row (D) or a column (R,
+// 1), where R may be several sizes. A column is one by its static size.
 template <class A, class B> struct shapes_together;
 template <index_t... A, index_t... B> struct shapes_together<extents<A...>, extents<B...>> {
     static constexpr std::size_t rank = std::max(sizeof...(A), sizeof...(B));
-    static constexpr std::array<index_t, sizeof...(A) + 1> a{A..., 0};  // the last is none: a rank may be 0
+    static constexpr std::array<index_t, sizeof...(A) + 1> a{A..., 0};  // one more element: a rank may be 0
     static constexpr std::array<index_t, sizeof...(B) + 1> b{B..., 0};
 
-    // How x goes beside y.
+    // How x is broadcast to y.
     template <std::size_t X, std::size_t Y>
     static constexpr place of(std::array<index_t, X> const& x, std::array<index_t, Y> const& y) {
         if (X == 2 && Y > 2) return place::each_row;
@@ -101,7 +101,7 @@ template <index_t... A, index_t... B> struct shapes_together<extents<A...>, exte
     static constexpr bool same_rank =
         sizeof...(A) == sizeof...(B) || of_a == place::each_row || of_b == place::each_row;
 
-    // Size r of the shape, from that of an operand where it has one.
+    // Size r of the common shape, as far as this operand determines it.
     template <std::size_t X> static constexpr index_t size(std::array<index_t, X> const& x, place p, std::size_t r) {
         if (p == place::each_row) return r + 1 == rank ? x[0] : dyn;
         return p == place::each_column && r + 1 == rank ? dyn : x[r];
@@ -117,7 +117,7 @@ template <index_t... A, index_t... B> struct shapes_together<extents<A...>, exte
     using type = decltype(shape_type(std::make_index_sequence < possible ? rank : 0 > {}));
 };
 
-// Throws errc::usage where sizes known at run time differ.
+// The common shape. Throws errc::usage if sizes known only at run time differ.
 template <class A, class B> auto merged_extents(A const& a, B const& b) {
     using m = shapes_together<A, B>;
     static_assert(m::same_rank, "calm: element-wise operands must have the same rank, or one of them is a row (D)");
@@ -143,7 +143,7 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
         return extents_cast<typename m::type>(a);
 }
 
-// The same for two shapes that must be equal.
+// The common shape of two that must be equal.
 template <class A, class B> auto equal_extents(A const& a, B const& b) {
     using m = shapes_together<A, B>;
     static_assert(A::rank == B::rank,
@@ -163,7 +163,7 @@ template <place P, class Tree> constexpr auto at_place(Tree const& t) {
         return t;
 }
 
-// (R, 1) of (R, D).
+// The shape (R, 1) for (R, D).
 template <index_t... Sizes> constexpr auto column_extents(extents<Sizes...> const& e) {
     constexpr std::size_t rank = sizeof...(Sizes);
     static_assert(rank >= 2, "calm: only rows of a shape (R, D) can be reduced");
@@ -175,7 +175,7 @@ template <index_t... Sizes> constexpr auto column_extents(extents<Sizes...> cons
     (std::make_index_sequence<rank>{});
 }
 
-// Rows and columns of a shape; one row where there is nothing but elements.
+// Rows and columns of a shape; below rank 2 all elements are one row.
 template <index_t... Sizes> constexpr tree::span span_of(extents<Sizes...> const& e) {
     if constexpr (sizeof...(Sizes) < 2)
         return {1, e.size()};

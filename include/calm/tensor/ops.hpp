@@ -1,11 +1,11 @@
 #pragma once
-// Differentiable element-wise operations: each is one struct that knows its value and its slopes, from the values of
-// its operands and its own. V is a scalar, a packet or std::complex. A new operation is a new struct and a function in
-// expr.hpp.
+// Differentiable element-wise operations, one struct each, with the value and the derivatives as functions of the
+// values of the operands and the result. V is a scalar, a packet or std::complex. A new operation is a new struct and a
+// function in expr.hpp.
 
 #include "calm/tensor/math.hpp"
 
-// What an expression does element by element.
+// Element-wise operations of expressions.
 namespace calm::op {
 
 // a + b.
@@ -32,14 +32,14 @@ struct divide {
     template <class V> CALM_HD static V back_a(V dy, V, V b, V) { return dy / b; }
     template <class V> CALM_HD static V back_b(V dy, V, V b, V y) { return -dy * y / b; }
 };
-// The larger operand, NaN where one is; where they are equal the gradient goes to the first.
+// The larger operand; NaN if one is NaN. If they are equal, the gradient goes to the first.
 struct maximum {
     template <class V> CALM_HD static V value(V a, V b) { return math::where_greater(b, a, b, where_number(b, a)); }
     template <class V> CALM_HD static V back_a(V dy, V a, V b, V) { return math::where_greater(b, a, dy - dy, dy); }
     template <class V> CALM_HD static V back_b(V dy, V a, V b, V) { return math::where_greater(b, a, dy, dy - dy); }
 
 private:
-    // a, or b where that is NaN
+    // a, or b where b is NaN
     template <class V> CALM_HD static V where_number(V b, V a) {
         if constexpr (math::complex_scalar<V>)
             return b.real() == b.real() ? a : b;
@@ -68,7 +68,7 @@ struct square_root {
     template <class V> CALM_HD static V value(V a) { return math::sqrt(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy / (y + y); }
 };
-// 1 / sqrt(a) of a mean of squares: NaN where that overflowed, for 0 would make of a row that is too large one of
+// 1 / sqrt(a) of a mean of squares. NaN if the mean overflowed: 0 would silently turn rows that are too large into
 // zeros.
 struct reciprocal_root {
     template <class V> CALM_HD static V value(V a) { return splat<V>(1) / math::sqrt(a) + (a - a); }
@@ -89,7 +89,7 @@ struct hyperbolic_tangent {
     template <class V> CALM_HD static V value(V a) { return math::tanh(a); }
     template <class V> CALM_HD static V back(V dy, V, V y) { return dy - dy * y * y; }
 };
-// silu(a) = a sigmoid(a); keeps the sigmoid for the way back.
+// silu(a) = a sigmoid(a).
 struct silu {
     template <class V> CALM_HD static V value(V a) { return a * math::sigmoid(a); }
     template <class V> CALM_HD static V back(V dy, V a, V y) {

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that the tensors of one expression share. Index by index is legal; anything else is refused.
+// Memory that the tensors of an expression share. Sharing index by index is legal; any other overlap is refused.
 
 #include <cstdint>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace calm::detail {
 
-// Memory of a tensor of an expression.
+// The memory footprint of a tensor in an expression.
 struct touched {
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
@@ -29,7 +29,7 @@ struct touched {
     }
 };
 
-// That y may be written from an expression of these. What is written on the way may be read by those behind it.
+// Checks that y may be written from an expression of these leaves. Later leaves may read what earlier ones write.
 [[gnu::noinline]] inline void check_destination(touched const& y, std::span<touched const> leaves) {
     constexpr char const* sentence =
         "calm: the destination overlaps an operand at another index: expected the same memory or separate memory; "
@@ -43,8 +43,8 @@ struct touched {
     }
 }
 
-// That their gradients may be written from dy: they may share memory with each other only where the later one
-// accumulates, and with operands index by index.
+// Checks that the gradients of these leaves may be written from dy. They may share memory with each other only if the
+// later one accumulates, and with operands index by index.
 [[gnu::noinline]] inline void check_gradients(touched const& dy, std::span<touched const> leaves) {
     for (auto const& dx : leaves) {
         require(dx.how != tree::written::by_values, errc::usage,

@@ -1,7 +1,7 @@
 #pragma once
-// Packets: 64 bytes of lanes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
-// under every instruction set; for other types, and on devices, a packet is the type itself. Blocks of threads take
-// groups (group.hpp), by the same functions.
+// Packets: vectors of 64 bytes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
+// under every instruction set; for other types, and on devices, a packet is the type itself. Block kernels use groups
+// (group.hpp), by the same functions.
 
 #include <bit>
 #include <cstdint>
@@ -11,10 +11,10 @@
 #include "calm/base/host_device.hpp"
 #include "calm/tensor/group.hpp"
 
-// Packets are passed between inlined functions only, so their calling convention does not matter. Where vectors are
-// wider than the instruction set, clang++ warns of it wherever a header passes one, and g++ at the end of the unit,
-// where it compiles what was instantiated: so nothing can pop this. A note of g++ remains, which only -Wno-psabi
-// silences: the package's targets have it. With AVX-512 both say nothing, and a unit's own setting stands.
+// Packets are passed only between inlined functions, so their calling convention does not matter. Where vectors are
+// wider than the instruction set, clang++ warns wherever a header passes one, and g++ at the end of the source file,
+// when it compiles templates: so this setting is never popped. One note of g++ remains, which only -Wno-psabi silences;
+// the package's targets set it. With AVX-512 neither warns, and a source file keeps its own setting.
 #ifndef __AVX512F__
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
@@ -23,7 +23,7 @@ namespace calm {
 
 namespace detail {
 
-// What one instruction handles.
+// Bytes that one instruction handles.
 #if defined(__AVX512F__)
 inline constexpr int native_bytes = 64;
 #elif defined(__AVX2__)
@@ -68,7 +68,7 @@ template <> struct lanes_of<packet_of<double>::type> {
     using bits = std::uint64_t __attribute__((vector_size(64)));
     static constexpr int count = 8;
 };
-#ifndef __AVX512F__  // where the native vectors are no packets
+#ifndef __AVX512F__  // where native vectors are not packets
 template <> struct lanes_of<float __attribute__((vector_size(native_bytes)))> {
     using type = float;
     using bits = std::uint32_t __attribute__((vector_size(native_bytes)));
@@ -112,8 +112,8 @@ template <class T, class V> [[gnu::always_inline]] inline T sum_of_lanes(V v) {
         return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
-// Every lane t. Compilers build a vector wider than the instruction set's in memory, lane by lane: fill its pieces
-// instead.
+// A vector with t in every lane. Compilers build one that is wider than the instruction set in memory, lane by lane, so
+// its native pieces are filled instead.
 template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
     if constexpr (sizeof(V) <= native_bytes)
         return t - V{};  // t - 0 is t, also for -0
@@ -128,7 +128,7 @@ template <class V, class T> [[gnu::always_inline]] inline V broadcast(T t) {
     }
 }
 
-// f on each piece of v, where an instruction set has nothing wider.
+// f on each piece of v, for instruction sets with no wider vectors.
 template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_pieces(V v, F f) {
     Piece pieces[sizeof(V) / sizeof(Piece)];  // NOLINT(bugprone-sizeof-expression): both are vectors
     std::memcpy(pieces, &v, sizeof(V));
@@ -142,24 +142,23 @@ template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_piec
 // What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
 template <class T> using packet = typename detail::packet_of<T>::type;
 
-// What one instruction handles of a packet: as many bytes of float or double as the instruction set has, T itself
-// otherwise. What is computed lane by lane takes pieces: the same bits in a fraction of the code. Sums take packets.
+// The native vector: the values of float or double that one instruction handles, T itself otherwise. Lane-wise work
+// uses pieces: equal bits with a fraction of the code. Sums use packets.
 template <class T> using piece_of_packet = typename detail::packet_of<T>::piece;
 
-// Number of values in a V: 16 or 8 of a packet, fewer of a piece, N of a group, 1 of anything else.
+// Number of values in a V: 16 or 8 for a packet, fewer for a piece, N for a group, 1 for anything else.
 template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
 
 // The type of one lane.
 template <class V> using lane_t = typename detail::lanes_of<V>::type;
-// Unsigned integers, one a lane and of its width.
+// Unsigned integers, one per lane and of its width.
 template <class V> using bits_t = typename detail::lanes_of<V>::bits;
 
-// A vector of lanes; what is neither that nor a group is a scalar.
+// A vector of lanes. A type that is neither this nor a group is a scalar.
 template <class V>
 concept packed = (lanes<V> > 1) && !grouped<V>;
 
-// Lanes p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar computes in its own type, whatever type is
-// stored.
+// Loads lanes p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts from the stored type.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const* p) {
     static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
                   "calm::load: the lanes of V must be of the type pointed to");
@@ -173,7 +172,7 @@ template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const
         return static_cast<V>(*p);
 }
 
-// The lanes of v to p[0] .. p[lanes<V> - 1], at any alignment, as what is stored there.
+// Stores the lanes of v to p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts to the stored type.
 template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
     static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
                   "calm::store: the lanes of V must be of the type pointed to");
@@ -185,18 +184,18 @@ template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* 
         *p = static_cast<T>(v);
 }
 
-// The first n lanes from memory and zeros behind them, 0 < n <= lanes<V>.
+// Loads the first n lanes, with zeros after them, 0 < n <= lanes<V>.
 template <packed V, class T> [[gnu::always_inline]] inline V load_first(T const* p, std::int64_t n) {
     V v{};
     std::memcpy(&v, p, static_cast<std::size_t>(n) * sizeof(T));
     return v;
 }
-// The first n lanes to memory, 0 < n <= lanes<V>.
+// Stores the first n lanes, 0 < n <= lanes<V>.
 template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p, V v, std::int64_t n) {
     std::memcpy(p, &v, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-// All lanes t. Run-time scalars meet packets through splat; constants need not.
+// A V with t in every lane. Run-time scalars need splat to combine with packets; constants do not.
 template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
     if constexpr (packed<V>)
         return detail::broadcast<V>(t);
@@ -204,7 +203,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
         return t;
 }
 
-// The sum of the lanes: halves are added until one is left, the same tree under every instruction set.
+// The sum of the lanes: halves are added until one lane is left, in the same order under every instruction set.
 template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
     if constexpr (packed<V>) {
         return detail::sum_of_lanes<lane_t<V>>(v);
@@ -221,7 +220,7 @@ template <class Mask, class V> [[gnu::always_inline]] CALM_HD inline V select(Ma
     if constexpr (packed<V>) {
 #ifdef __AVX512F__
         return mask ? a : b;
-#else  // compilers take a wide ?: apart lane by lane
+#else  // compilers split a wide ?: into lanes
         auto const m = std::bit_cast<bits_t<V>>(mask);
         return std::bit_cast<V>((std::bit_cast<bits_t<V>>(a) & m) | (std::bit_cast<bits_t<V>>(b) & ~m));
 #endif

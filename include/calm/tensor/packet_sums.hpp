@@ -1,5 +1,5 @@
 #pragma once
-// The sums of sixteen packets at once.
+// Sums sixteen packets at once.
 
 #include <type_traits>
 #include <utility>
@@ -16,16 +16,16 @@ template <int N, class F> [[gnu::always_inline]] inline void unrolled(F const& f
     (std::make_integer_sequence<int, N>{});
 }
 
-// Where the packet of sum k stands among the sixteen: the bits of k turned round.
+// The index of the packet whose sum is number k: k with its bits reversed.
 constexpr int packet_of_sum(int k) {
     return (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1 | (k & 8) >> 3;
 }
 
-// s[k] = sum(v[packet_of_sum(k)]), to the bit.
+// s[k] = sum(v[packet_of_sum(k)]), bit-identical.
 template <class V> [[gnu::always_inline]] inline void sums16(lane_t<V>* s, V const (&v)[16]) {
     if constexpr (lanes<V> == 16 && native_bytes == 64) {
-        // The tree of sum(), four levels for all sixteen at once: half of one and the other half of the next, which is
-        // cheap, plus what is missing of both.
+        // The tree of sum() in four levels, for all sixteen at once. A level adds two vectors made from each pair: one
+        // by blending halves, which is cheap, one by shuffling the other halves.
         V a[8], b[4], c[2];
         unrolled<8>([&](auto i) __attribute__((always_inline)) {
             a[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29, 30,

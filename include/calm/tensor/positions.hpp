@@ -1,5 +1,5 @@
 #pragma once
-// Positions of the sequences of a cache: new ones behind those that they have, and all in larger memory.
+// Positions of cached sequences: appending new ones, and moving all of them to larger memory.
 
 #include "calm/tensor/attention_shape.hpp"
 #include "calm/tensor/copy.hpp"
@@ -11,7 +11,7 @@ namespace calm {
 
 namespace detail {
 
-// Keys and values (S, count, width) behind what S sequences have, in memory (B, room, width) for each.
+// Appends keys and values (S, count, width) to S sequences in memory (B, room, width).
 template <class T> struct append_kernel {
     T* keys;
     T* values;
@@ -19,7 +19,7 @@ template <class T> struct append_kernel {
     T const* new_values;
     cached_sequence const* sequences;
     index_t count, room, width;
-    // Where new positions of a sequence go.
+    // Offset of a sequence's new positions.
     [[nodiscard]] CALM_HD index_t place(cached_sequence const& of) const {
         return (of.sequence * room + of.length) * width;
     }
@@ -45,7 +45,7 @@ void run_append(context<cpu> const& ctx, append_kernel<T> what, on_both_sides<ca
     }
 }
 
-// The first `filled` positions of B sequences go from memory (B, room, width) to the larger (B, more, width).
+// Copies the first `filled` positions of B sequences from memory (B, room, width) to the larger (B, more, width).
 template <class T> struct move_kernel {
     T* more_keys;
     T* more_values;
@@ -74,7 +74,8 @@ template <class T> void run_move(context<cpu> const& ctx, move_kernel<T> const& 
 }  // namespace detail
 
 namespace detail {
-// Throws errc::usage where a sequence is not there or has no room for the new keys and values, or shapes do not fit.
+// Checks the operands of an append. Throws errc::usage if a sequence does not exist or has no room for the new keys and
+// values, or if shapes do not fit.
 template <tensor_like K>
 append_kernel<scalar_of<K>> append_of(char const* verb, K const& keys, positions_like<K> const& values,
                                       rows_read<K> const& new_keys, rows_read<K> const& new_values,
@@ -89,8 +90,8 @@ append_kernel<scalar_of<K>> append_of(char const* verb, K const& keys, positions
 }
 }  // namespace detail
 
-// Puts new keys and values (S count, Width) behind the positions of S sequences, named once each, in memory
-// (B, room, Width). Throws errc::usage where a sequence is not there or has no room for them, or shapes do not fit.
+// Appends new keys and values (S count, Width) to S different sequences in memory (B, room, Width). Throws errc::usage
+// if a sequence does not exist or has no room for them, or if shapes do not fit.
 template <tensor_like K>
 void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positions_like<K> const& values,
                       detail::rows_read<K> const& new_keys, detail::rows_read<K> const& new_values,
@@ -100,8 +101,8 @@ void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positi
                        sequences);
 }
 
-// Puts the first `filled` positions of every sequence, keys and values (B, room, Width), into larger memory (B, more,
-// Width), in one launch. Throws errc::usage where either has not so many, or shapes do not fit.
+// Copies the first `filled` positions of every sequence, keys and values (B, room, Width), to larger memory (B, more,
+// Width), in one launch. Throws errc::usage if either has fewer positions, or if shapes do not fit.
 template <tensor_like K>
 void move_positions(detail::context_of<K> const& ctx, K&& more_keys, detail::positions_like<K> const& more_values,
                     detail::positions_read<K> const& keys, detail::positions_read<K> const& values, index_t filled) {

@@ -1,5 +1,5 @@
 #pragma once
-// A product of matrices as executors see it.
+// A matrix product as backends see it.
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/host_device.hpp"
@@ -8,9 +8,9 @@
 namespace calm::detail {
 
 // C (m, n) = or += A (m, k) B (k, n), row-major, leading dimensions lda, ldb, ldc. A transposed operand is stored (k,
-// m) or (n, k). With a bias (n), C starts as its rows instead of zero. B may be stored in another type W, and A in a
-// type V: each of their numbers is read as a T, exactly. A factor of float may stand rounded to bf16 as well, in rows
-// as far apart, or so alone, for executors that multiply in bf16.
+// m) or (n, k). With a bias (n), rows of C start with it instead of zero. B may be stored as another type W, and A as
+// V; their values convert to T exactly. For backends that multiply in bf16, a float matrix may also have a rounded
+// version of the same leading dimension, or that alone.
 template <class T, class W = T, class V = T> struct product {
     index_t m, n, k;
     T* c;
@@ -26,11 +26,10 @@ template <class T, class W = T, class V = T> struct product {
     bf16 const* a_rounded = nullptr;
     bf16 const* b_rounded = nullptr;
     bf16* c_rounded = nullptr;
-    T const* plus =
-        nullptr;  // rows (m, n), ldc apart, that are added to C: of executors of blocks, not where it accumulates
+    T const* plus = nullptr;  // (m, n), ldc apart: added to C, by block backends only; not if accumulates
 };
 
-// Element (row, column) of C becomes what its terms came to, and what else belongs to it: what that is.
+// Completes element (row, column) of C from its sum of products, and returns it.
 template <class T, class W, class V>
 CALM_HD T finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
     T& c = p.c[row * p.ldc + column];

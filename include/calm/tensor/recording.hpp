@@ -1,5 +1,5 @@
 #pragma once
-// What a piece of work asks a device for: noted when it is recorded, compared when it is asked for again.
+// The capture log of repeated work: operations are noted when it is recorded, and compared when it is replayed.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace calm::detail {
 
-// The kernels, fills and copies of a piece of work, in order. The copies' bytes go by a room of the host's memory, each
-// at its place there, so that others can be put in for the next time.
+// The kernels, fills and copies of repeated work, in order. Copies take their bytes from a host buffer, each at a fixed
+// offset, so that the next replay can have new bytes.
 class recording {
 public:
-    // With a room of so many bytes, each copy a multiple of `line`.
+    // room: bytes of that buffer; each copy takes a multiple of `line`.
     explicit recording(std::size_t room) : room_(room) {}
 
     static constexpr std::size_t line = 64;
     static constexpr std::size_t lines_of(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
-    // Whether it is recorded now; then what is asked for is new, and else as it was.
+    // Whether this is the first run, which is recorded; later runs are compared with it.
     [[nodiscard]] bool is_new() const { return !is_recorded_; }
 
-    // A kernel of this name and of so many blocks, or a fill or a copy of so many bytes, and what else is to be the
-    // same. Throws errc::device where something else was asked for when it was recorded.
+    // Notes or compares a kernel, with its name and blocks, or a fill or copy, with its bytes; `word` is compared too.
+    // Throws errc::device if it differs from the recording.
     void ask(char const* what, index_t size, std::uint64_t word = 0) {
         asked const now{what, size, word};
         if (is_new()) return all_.push_back(now);
@@ -41,11 +41,11 @@ public:
         });
         ++next_;
     }
-    // A fill of p.
+    // Notes or compares a fill of p.
     void ask_fill(void const* p, std::size_t bytes) {
         ask("a fill", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(p));
     }
-    // A copy to dst from the room: where its bytes are to be put there.
+    // Notes or compares a copy to dst. Returns the offset in the buffer where its bytes belong.
     std::size_t ask_copy(void const* dst, std::size_t bytes) {
         ask("a copy from the host", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(dst));
         require(lines_of(bytes) <= room_ - used_, errc::device, "calm: work that is done again copies more than ",
@@ -53,14 +53,14 @@ public:
         return std::exchange(used_, used_ + lines_of(bytes));
     }
 
-    // Between two times.
+    // Ends a run. Throws errc::device if the recording had more operations.
     void end() {
         require(is_new() || next_ == all_.size(), errc::device, "calm: work that is done again asked a device for ",
                 next_, " kernels, fills and copies, expected ", all_.size(), ", as when it was recorded");
         is_recorded_ = true;
         next_ = used_ = 0;
     }
-    // The same where it failed on the way.
+    // Ends a run that failed.
     void give_up() noexcept { next_ = used_ = 0; }
 
 private:
@@ -74,8 +74,8 @@ private:
     };
     std::size_t room_;
     std::vector<asked> all_;
-    std::size_t next_ = 0;  // of them, when it is asked for again
-    std::size_t used_ = 0;  // of the room
+    std::size_t next_ = 0;  // index into all_, in a replay
+    std::size_t used_ = 0;  // bytes of the buffer
     bool is_recorded_ = false;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Rows that stand for several: what is computed once for N neighbouring rows, beside what each of them has. On a device
-// x may be of bf16 where y is of float.
+// Repeating rows and summing repeated rows, for values that N neighbouring rows share. On a device x may be bf16 while
+// y is float.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ namespace calm {
 
 namespace detail {
 
-// How the cpu runs the verbs below; executors of blocks do it in block/repeat.hpp.
+// The CPU implementation; the one for block backends is in block/repeat.hpp.
 template <class T>
 void run_repeat_rows(context<cpu> const& ctx, T* x, T const* y, index_t count, index_t each, index_t width) {
     ctx.parallel_ranges(count, 16, [&](index_t begin, index_t end) {
@@ -31,7 +31,7 @@ void run_sum_repeated_rows(context<cpu> const& ctx, T* y, T const* x, index_t co
 
 }  // namespace detail
 
-// x (R N, D) = y (R, D), every row N times. Throws errc::usage where there is no such N, or widths differ.
+// x (R N, D) = y (R, D), every row N times. Throws errc::usage if there is no such N, or widths differ.
 template <tensor_like X> void repeat_rows(detail::context_of<X> const& ctx, X&& x, detail::rows_read<X> const& y) {
     auto const out = detail::written_rows(x);
     index_t const each = detail::rows_of_each("calm::repeat_rows", out.extent(0), y.extent(0));
@@ -39,7 +39,7 @@ template <tensor_like X> void repeat_rows(detail::context_of<X> const& ctx, X&& 
     detail::run_repeat_rows(ctx, out.data(), y.data(), y.extent(0), each, y.extent(1));
 }
 
-// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage where there is no such N, or
+// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage if there is no such N, or
 // widths differ.
 template <tensor_like Y, tensor_like X>
 void sum_repeated_rows(detail::context_of<Y> const& ctx, Y&& y, X const& rows_of_x) {

@@ -1,5 +1,5 @@
 #pragma once
-// Rotary embeddings of heads of head_size numbers that lie side by side in a row. Su et al. 2021.
+// Rotary embeddings (Su et al. 2021) for rows of heads; a head is head_size consecutive elements.
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/attention_shape.hpp"
@@ -23,9 +23,9 @@ inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, in
 
 }  // namespace detail
 
-// Rotates halves of every head of x (R, heads * head_size) in place: row r holds position first + r % period, angle
-// position * theta^(-2 i / head_size). direction -1 turns back, which is also the gradient. Throws errc::usage for
-// heads that are odd or not whole, and for no period.
+// Rotates the halves of every head of x (R, heads * head_size) in place. Row r has position first + r % period; the
+// angle of pair i is position * theta^(-2 i / head_size). direction -1 rotates back, which is also the gradient. Throws
+// errc::usage if head_size is odd or does not divide the row, or if period is below 1.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first, double theta,
             double direction = 1) {
@@ -34,7 +34,7 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period
                        detail::rotation_of(turned.extents(), head_size, period, first, theta, direction));
 }
 
-// The same of rows (S, T), T of each of some sequences, that hold the positions behind those that it has so far.
+// As above for S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
             on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
@@ -45,7 +45,7 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
 }
 
 namespace detail {
-// Heads of y beside those of x, and how they are turned.
+// The rotation of y, which has as many rows as x and the same settings.
 template <class Y> rotation rotation_beside(Y const& y, rotation const& of_x) {
     rotation to = rotation_of(y.extents(), of_x.head_size, of_x.period, of_x.first, of_x.theta, of_x.direction);
     require(y.extent(0) == of_x.rows, errc::usage, "calm::rotate_both: expected as many rows of both, found ",
@@ -54,7 +54,7 @@ template <class Y> rotation rotation_beside(Y const& y, rotation const& of_x) {
 }
 }  // namespace detail
 
-// The same of two matrices of as many rows, as of queries and keys.
+// Rotates two matrices with equally many rows, such as queries and keys, as `rotate` does.
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, index_t period, index_t first,
                  double theta, double direction = 1) {
@@ -69,7 +69,7 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, in
         detail::run_rotate(ctx, other.data(), of_y);
     }
 }
-// The same of rows (S, T), T of each of some sequences.
+// As above for S cached sequences: each matrix has T rows per sequence, (S T).
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
                  on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
@@ -86,9 +86,9 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
     }
 }
 
-// Of new rows (S T) of S sequences: queries are turned in place, as `rotate` does it, and keys and values (S T, Width)
-// go behind the positions that their sequences have in memory (B, room, Width), the keys turned: on executors of blocks
-// in one launch. new_keys is used up. Throws as rotate and append_positions do.
+// For new rows (S T) of S sequences: rotates queries in place as `rotate` does, and appends values and rotated keys, (S
+// T, Width), to the sequences in memory (B, room, Width). One launch on block backends. new_keys may be overwritten.
+// Throws as rotate and append_positions do.
 template <tensor_like Q, tensor_like K>
 void rotate_and_append(detail::context_of<Q>& ctx, Q&& queries, K&& keys, detail::positions_like<K> const& values,
                        detail::rows_like<K> const& new_keys, detail::rows_read<K> const& new_values, index_t head_size,

@@ -1,5 +1,5 @@
 #pragma once
-// Ids of rows of a table, such as token ids, and what is known of them: who checked them once need not do it again.
+// Row ids of a table, such as token ids, and whether they were validated, so that this happens once.
 
 #include <algorithm>
 #include <concepts>
@@ -10,30 +10,32 @@
 
 namespace calm {
 
-// Ids (n) where an executor reads them. Where they are known to be good, verbs take them as they are. Others are
-// checked by every verb that is given them, and to know the answer the host waits for a device.
+// Ids (n) in the memory of a backend. Operations use validated ids as they are; others they check each time, and then
+// the host waits for a device.
 template <class Backend = cpu> class row_ids {
 public:
-    using view_type = vector_view<row_id const, dyn, Backend>;  // where they are
+    using view_type = vector_view<row_id const, dyn, Backend>;  // the ids
 
     row_ids() = default;
-    // Ids of which nothing is known: whatever goes where a view of them is asked for.
+    // Unvalidated ids, from anything that converts to a view of them.
     template <std::convertible_to<view_type> Ids> row_ids(Ids const& ids) : ids_(ids) {}
-    row_ids(row_id const* ids, extents<dyn> const& n) : ids_(ids, n) {}  // the same
-    // Ids that are in 0 .. V - 1: because they were checked, or because they were made so.
+    row_ids(row_id const* ids, extents<dyn> const& n) : ids_(ids, n) {}  // unvalidated
+    // Ids that are in 0 .. V - 1, because they were checked or made so.
     static row_ids known(view_type const& ids, index_t V) {
         row_ids good(ids);
         good.below_ = V;
         return good;
     }
 
-    [[nodiscard]] view_type const& view() const { return ids_; }                // where they are
-    [[nodiscard]] row_id const* data() const { return ids_.data(); }            // the first of them
-    [[nodiscard]] index_t size() const { return ids_.size(); }                  // n
-    [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }  // to be good for some table
-    [[nodiscard]] index_t below() const { return below_; }                      // rows of that table
+    [[nodiscard]] view_type const& view() const { return ids_; }      // the ids
+    [[nodiscard]] row_id const* data() const { return ids_.data(); }  // the first id
+    [[nodiscard]] index_t size() const { return ids_.size(); }        // n
+    // Whether they are validated; true for no ids.
+    [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }
+    // Rows of the table that they are valid for; 0: not validated.
+    [[nodiscard]] index_t below() const { return below_; }
 
-    // The same of `count` of them from the first-th on. Throws errc::usage where they are not all there.
+    // `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.
     [[nodiscard]] row_ids part(index_t first, index_t count) const { return known(rows(ids_, first, count), below_); }
 
 private:
@@ -41,11 +43,12 @@ private:
     index_t below_ = 0;
 };
 
-// Ids and the distinct ones among them: what depends on an id alone is done once for each.
+// Ids and their unique values, so that work that depends on an id alone is done once per value.
 template <class Backend = cpu> struct numbered_ids {
-    row_ids<Backend> ids;       // (n)
-    row_ids<Backend> distinct;  // (U), each once, in the order of their first appearance; on a device others follow
-    row_ids<Backend> places;    // (n), which of the distinct ones stands there
+    row_ids<Backend> ids;  // (n)
+    // (U), each once, in the order of first appearance; a device may have further ids after them
+    row_ids<Backend> distinct;
+    row_ids<Backend> places;  // (n), the index of each id in `distinct`
 };
 
 namespace detail {
@@ -55,13 +58,14 @@ namespace detail {
                                           "; was the text encoded with another tokenizer?"));
 }
 
-// Of ids on the host.
+// Checks ids on the host. Throws errc::tokenizer.
 inline void check_ids(std::span<row_id const> ids, index_t V) {
     for (row_id const id : ids)
         if (id < 0 || id >= V) fail_for_id("calm: token id ", id, V);
 }
 
-// In order of appearance into distinct; the number of ids[i] among them into places[i]. numbers (V) is scratch.
+// Writes the unique ids to `distinct`, in order of appearance, and the index there of each id to `places`. Returns
+// their count. numbers (V) is workspace: afterwards it has each id's index, or -1.
 inline index_t number_ids(std::span<row_id const> ids, std::span<row_id> numbers, row_id* distinct, row_id* places) {
     std::fill(numbers.begin(), numbers.end(), row_id{-1});
     index_t count = 0;
@@ -76,7 +80,7 @@ inline index_t number_ids(std::span<row_id const> ids, std::span<row_id> numbers
     return count;
 }
 
-// Ids that do not appear, in order: those without a number.
+// Writes ids that do not appear, in order: they have no index in `numbers`.
 inline void put_unnumbered(std::span<row_id const> numbers, std::span<row_id> ids) {
     row_id next = 0;
     for (row_id& id : ids) {
@@ -91,27 +95,27 @@ template <class T, class Backend> std::span<T> on_this_side(vector_view<T, dyn, 
 
 }  // namespace detail
 
-// Ids of a step on their way to an executor: the host writes, checks and numbers them, then all of them go there in one
-// copy. What it takes of ctx.saved is the executor's and stays; where the executor reads the host's memory, it reads
-// what the host wrote, and nothing is copied. In a rehearsal, which knows no ids, it takes memory alone.
+// Uploads the ids of one step: the host writes and checks them and finds unique ids, then one copy takes all of them to
+// the backend. They stay in ctx.saved. A backend in host memory reads the host's ids in place, without a copy. A dry
+// run, which knows no ids, only takes the memory.
 template <class Backend> class id_upload {
 public:
-    // Of ids of a table of V rows, with room for so many.
+    // For ids of a table of V rows; room: the most ids to upload.
     id_upload(context<Backend>& ctx, index_t V, index_t room) :
         ctx_(ctx), host_(memory_of_host(ctx)), scope_(host_), V_(V),
         there_(ctx.saved.template take<row_id>(extents<dyn>(room))), here_(place_on_host()) {}
 
-    // The room that numbered ids take.
+    // The room for n numbered ids.
     static index_t room_to_number(index_t n, index_t V) { return 2 * n + std::min(n, V); }
 
-    // Place for the next n ids, for the host to write before it calls `checked` or `numbered`.
+    // Memory for the next n ids, which the host writes before it calls `checked` or `numbered`.
     std::span<row_id> take(index_t n) {
         auto const part = rows(here_, used_, n);
         used_ += n;
         return detail::on_this_side(part);
     }
-    // Ids that the host has, which outlive what reads them: one that reads the host's memory reads them there. Throws
-    // as `checked` does.
+    // For ids that the host already has and that outlive their use: a backend in host memory reads them in place.
+    // Throws as `checked` does.
     row_ids<Backend> given(std::span<row_id const> ids) {
         if constexpr (host_memory<Backend>) {
             check(ids);
@@ -122,13 +126,13 @@ public:
             return checked(place);
         }
     }
-    // The ids of such a place. Throws errc::tokenizer for one outside 0 .. V - 1.
+    // Validates the ids in memory from `take`. Throws errc::tokenizer for an id outside 0 .. V - 1.
     row_ids<Backend> checked(std::span<row_id const> ids) {
         check(ids);
         return there(ids, V_);
     }
-    // The same with their numbers. On a device there is room for as many distinct ones as there can be, and where there
-    // are fewer, others of the table follow, each once: shapes follow from no id.
+    // As `checked`, but also finds the unique ids. On a device their number is always the maximum, padded with other
+    // ids of the table, each once, so that shapes never depend on data.
     numbered_ids<Backend> numbered(std::span<row_id const> ids) {
         auto const all = checked(ids);
         auto const distinct = take(std::min(all.size(), V_));
@@ -147,13 +151,13 @@ public:
         }
         return {all, there(distinct.first(static_cast<std::size_t>(count)), V_), there(places, count)};
     }
-    // Brings them. Called once, behind the last.
+    // Copies all ids to the backend. Called once, at the end.
     void send() {
         if constexpr (device_memory<Backend>) copy(ctx_, rows(there_, 0, used_), rows(here_, 0, used_));
     }
 
 private:
-    using host = std::conditional_t<host_memory<Backend>, Backend, cpu>;  // who else has the host's memory
+    using host = std::conditional_t<host_memory<Backend>, Backend, cpu>;  // the backend of host memory
 
     static arena<host>& memory_of_host(context<Backend>& ctx) {
         if constexpr (host_memory<Backend>)
@@ -176,7 +180,7 @@ private:
     }
 
     context<Backend>& ctx_;
-    arena<host>& host_;  // memory of the host while ids are on their way
+    arena<host>& host_;  // host memory of the ids during the upload
     arena_scope<host> scope_;
     index_t V_;
     vector_view<row_id, dyn, Backend> there_;
@@ -184,16 +188,16 @@ private:
     index_t used_ = 0;
 };
 
-// The host's ids of a table of V rows, which it checks and brings in one copy: nothing waits. What it takes is of
-// ctx.saved; an executor that reads the host's memory reads them where they are, as long as they last. Throws
-// errc::tokenizer for one outside 0 .. V - 1.
+// Validates host ids for a table of V rows and brings them to the backend in one copy, without waiting. It takes memory
+// from ctx.saved. A backend in host memory reads the ids in place, so they must outlive their use. Throws
+// errc::tokenizer for an id outside 0 .. V - 1.
 template <class Backend> row_ids<Backend> bring_ids(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     id_upload<Backend> upload(ctx, V, host_memory<Backend> ? 0 : std::ssize(ids));
     auto const all = upload.given(ids);
     upload.send();
     return all;
 }
-// The same with their numbers.
+// As bring_ids, but also finds the unique ids.
 template <class Backend>
 numbered_ids<Backend> bring_numbered(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     auto const n = std::ssize(ids);

@@ -1,20 +1,20 @@
 #pragma once
-// Differentiable reductions of a row, each one struct: `reduce` is its value y, `share` what of y's gradient dy goes
-// into that of every element, `back` the element's gradient. x<V>(j) is element j. Row is as in row_tree.hpp. A new
-// reduction is a new struct and a function in expr.hpp.
+// Differentiable row reductions, one struct each: `reduce` computes the value y, `share` turns y's gradient dy into the
+// part that all elements get, `back` gives one element's gradient. x<V>(j) is element j; Row is as in row_tree.hpp. A
+// new reduction is a new struct and a function in expr.hpp.
 
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/ops.hpp"
 
 namespace calm::op {
 
-// The sum.
+// The sum of the row.
 struct row_sum {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) { return row.sum(x); }
     template <class Row, class X, class T> CALM_HD static T share(Row&, X const&, T dy, T) { return dy; }
     template <class V> CALM_HD static V back(V share, V, V) { return share; }
 };
-// The mean.
+// The mean of the row.
 struct row_mean {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         auto const total = row.sum(x);
@@ -25,7 +25,7 @@ struct row_mean {
     }
     template <class V> CALM_HD static V back(V share, V, V) { return share; }
 };
-// The mean of the squares.
+// The mean of the row's squares.
 struct row_mean_square {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         return row_mean::reduce(
@@ -39,7 +39,7 @@ struct row_mean_square {
     }
     template <class V> CALM_HD static V back(V share, V x, V) { return share * x; }
 };
-// The largest; NaN where one is. Elements that share it share its gradient.
+// The largest element; NaN if one is NaN. Elements equal to it share its gradient.
 struct row_max {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         return row.fold(x, [](auto a, auto b) { return maximum::value(a, b); });

@@ -1,10 +1,10 @@
 #pragma once
-// Trees over (R, D) whose elements need more than their own place: a row (D) or a column (R, 1) beside a matrix, and
-// what a row adds up to. They run row by row. `placed` is such a tree at one row, its columns and reductions known;
-// `opened` is one that hands gradients on to them.
+// Row-wise trees over (R, D): a row (D) or a column (R, 1) broadcast to a matrix, and row reductions. They run row by
+// row. `placed` binds a tree to one row, with its columns and reductions computed; `opened` does so for backward, and
+// passes gradients on to them.
 //
-// A Row is who works on row number `row` of `columns` elements: `sum(f)` of f<V>(j), `fold(f, combine)` of them two by
-// two, `each(f)` calls f<V>(j) for all j, `once(f)` calls f().
+// A Row processes row number `row` of `columns` elements: `sum(f)` sums f<V>(j), `fold(f, combine)` combines them in
+// pairs, `each(f)` calls f<V>(j) for all j, `once(f)` calls f().
 
 #include "calm/tensor/tree.hpp"
 
@@ -19,18 +19,18 @@ using tree::unary;
 using tree::variable;
 using tree::written;
 
-// A tree over (D), the same at every row.
+// A tree over (D), broadcast to every row.
 template <class A> struct each_row {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
     static constexpr bool by_rows = true;
     static constexpr std::size_t leaves = A::leaves;
     A a;                         // the tree over (D)
-    scalar* gradient = nullptr;  // of its value: (D) that all rows add to, or a (D) for each of them
-    index_t stride = 0;          // from one row's to the next one's
+    scalar* gradient = nullptr;  // of its value: one (D) that all rows add to, or a (D) per row
+    index_t stride = 0;          // between two rows' gradients; 0: all add to one
 };
 
-// A tree over (R, 1), the same at every column.
+// A tree over (R, 1), broadcast to every column.
 template <class A> struct each_column {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
@@ -39,7 +39,7 @@ template <class A> struct each_column {
     A a;  // the tree over (R, 1)
 };
 
-// Op of the rows of a tree over (R, D), which gives one over (R, 1).
+// Op of each row of a tree over (R, D): a tree over (R, 1).
 template <class Op, class A> struct reduction {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
@@ -49,7 +49,7 @@ template <class Op, class A> struct reduction {
     index_t columns;  // D
 };
 
-// A tree over (R, 1) whose values are written to memory on the way.
+// A tree over (R, 1) whose values are also stored.
 template <class A> struct kept {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
@@ -59,14 +59,14 @@ template <class A> struct kept {
     scalar* to;  // (R)
 };
 
-// Whether a tree is one over (R, 1), made of reductions of rows.
+// Whether a tree is over (R, 1), made of row reductions.
 template <class Tree> inline constexpr bool is_narrow = false;
 template <class Op, class A> inline constexpr bool is_narrow<reduction<Op, A>> = true;
 template <class A> inline constexpr bool is_narrow<kept<A>> = true;
 template <class Op, class A> inline constexpr bool is_narrow<unary<Op, A>> = is_narrow<A>;
 template <class Op, class A, class B> inline constexpr bool is_narrow<binary<Op, A, B>> = is_narrow<A> || is_narrow<B>;
 
-// How many operands over (D) of a tree want gradients.
+// Number of operands over (D) in a tree that need gradients.
 template <class Tree> inline constexpr index_t shared_operands = 0;
 template <class A> inline constexpr index_t shared_operands<each_row<A>> = A::active ? 1 : 0;
 template <class A> inline constexpr index_t shared_operands<each_column<A>> = shared_operands<A>;
@@ -90,7 +90,7 @@ template <class A, class F> void for_each_leaf(kept<A> const& t, span shape, F c
     f(leaf<typename A::scalar>{t.to, shape, written::by_values});
 }
 
-// What a node is made of.
+// Nodes with at least one operand, and with two.
 template <class Node>
 concept of_one = requires(Node& node) {
     node.a;
@@ -100,7 +100,7 @@ concept of_two = of_one<Node> && requires(Node& node) {
     node.b;
 };
 
-// Calls f(node) for the outermost nodes that f takes, in order.
+// Calls f(node) for the outermost nodes that f accepts, in order.
 template <class Tree, class F> CALM_HD void for_each_node(Tree& t, F const& f) {
     if constexpr (std::is_invocable_v<F const&, Tree&>)
         f(t);
@@ -113,7 +113,7 @@ template <class Tree, class F> CALM_HD void for_each_node(Tree& t, F const& f) {
 
 // ---- values
 
-// A narrow tree, or the operands of one, at a row: a number.
+// The value at one row of a tree over (R, 1), or of an operand in it.
 template <class Row, class T>
 [[gnu::always_inline]] CALM_HD inline computed_in<T> value_at(Row& row, input<T> const& t) {
     return static_cast<computed_in<T>>(t.x[row.row]);
@@ -146,7 +146,7 @@ template <class Row, class Op, class A>
         row, [&]<class V>(index_t j) __attribute__((always_inline))->V { return at.template forward<V>(j).value; });
 }
 
-// A tree over (R, D) at a row: one without each_row, each_column and reductions, whose elements are the row's.
+// A tree over (R, D) bound to one row: without each_row, each_column and reductions, over the row's elements.
 template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> placed(Row& row, input<T> const& t) {
     return {t.x + row.row * row.columns};
 }
@@ -174,7 +174,7 @@ template <class Row, class Op, class A, class B>
     return binary<Op, std::remove_cv_t<decltype(a)>, std::remove_cv_t<decltype(b)>>{a, b};
 }
 
-// y, (R, D) or (R, 1), at a row.
+// Stores one row of y, (R, D) or (R, 1).
 template <class Row, class Tree, class T> CALM_HD void evaluate_row(Row& row, Tree const& t, T* y) {
     if constexpr (is_narrow<Tree>) {
         auto const value = value_at(row, t);

@@ -1,6 +1,6 @@
 #pragma once
-// Verbs over rows of a matrix (R, D): copies, sums, gathering and scattering. Reductions go in fixed chunks of rows, so
-// the threads change nothing.
+// Operations on matrix rows (R, D): copy, sum, gather and scatter. Sums use fixed chunks of rows, so that the number of
+// threads does not matter.
 
 #include <limits>
 #include <type_traits>
@@ -40,7 +40,7 @@ template <class T, class F> [[gnu::always_inline]] CALM_HD inline T sum_packets(
     else
         return total + sum(packets);
 }
-// The largest of n > 0 numbers, by real part; NaN is passed over.
+// The largest of n > 0 values, by real part; never NaN.
 template <class T> double largest(T const* x, index_t n) {
     using V = packet<T>;
     double most = -std::numeric_limits<double>::infinity();
@@ -60,7 +60,7 @@ template <class T> T dot(T const* x, T const* y, index_t n) {
     return sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(x + i) * load<V>(y + i); });
 }
 
-// Calls f(begin, end, partial) for chunks of rows, where partial (width) starts at zero and is the chunk's; then adds
+// Calls f(begin, end, partial) for chunks of rows; partial (width) belongs to the chunk and starts at zero. Then adds
 // all partials to total (width), in order. For gradients of what all rows share.
 template <class T, class F> void reduce_chunks(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
     arena_scope const scope(ctx.scratch);
@@ -76,14 +76,14 @@ template <class T, class F> void reduce_chunks(context<cpu>& ctx, index_t count,
     });
 }
 
-// The same, f(row, partial) for every row.
+// As reduce_chunks, with f(row, partial) for every row.
 template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
     reduce_chunks(ctx, count, width, total, [&](index_t begin, index_t end, T* partial) {
         for (index_t r = begin; r < end; ++r) f(r, partial);
     });
 }
 
-// How the cpu runs the verbs below; executors of blocks do it in block/rows.hpp.
+// The CPU implementation; the one for block backends is in block/rows.hpp.
 template <class T, class U> void run_copy(context<cpu> const& ctx, T* y, U const* x, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
         if constexpr (std::is_same_v<U, bf16> != std::is_same_v<T, bf16>)
@@ -126,7 +126,7 @@ template <class E> void check_rows(char const* verb, E const& found, index_t wid
             extents<dyn, dyn>(ids, width), ", found ", found);
 }
 
-// Nothing in a rehearsal, which knows no ids.
+// Checks ids that are not validated, except in a dry run, which knows no ids.
 template <class Backend>
 void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, char const* what = "calm: token id ") {
     if (ids.are_known()) {
@@ -140,20 +140,20 @@ void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, ch
 
 }  // namespace detail
 
-// dst = src, elements in order, converted to T where the types differ. Throws errc::usage for unequal sizes.
+// dst = src, elements in order, converted to T if the types differ. Throws errc::usage for unequal sizes.
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
     detail::check_sizes(dst, src);
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 
-// Every element of x = value.
+// Sets every element of x to value.
 template <class T, class E, class Backend>
 void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     detail::run_fill(ctx, x.data(), x.size(), value);
 }
 
-// total (D) += sum over the rows of x (R, D), which on a device may be of bf16. Throws errc::usage for a total of
+// total (D) += the sum over the rows of x (R, D), which on a device may be bf16. Throws errc::usage if total has
 // another size.
 template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
     detail::rows_like<X, detail::scalar_of<X> const> const summed = detail::as_view(x);
@@ -161,8 +161,8 @@ template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::r
     detail::run_add_row_sums(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
 }
 
-// y (R, D) = table (V, D) [ids (R)]. Throws errc::tokenizer for an id outside 0 .. V - 1, errc::usage for a y of
-// another shape; unless the ids are known to be good, it waits for a device. A table of bf16 gives float.
+// y (R, D) = table (V, D) [ids (R)]; a bf16 table gives float. Throws errc::tokenizer for an id outside 0 .. V - 1,
+// errc::usage for a y of another shape. Waits for a device unless the ids are validated.
 template <tensor_like Y, tensor_like Table>
 void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
                  std::type_identity_t<row_ids<detail::backend_of<Y>>> const& ids) {
@@ -179,8 +179,8 @@ void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
     detail::run_gather_rows(ctx, out.data(), from.data(), ids.data(), ids.size(), width);
 }
 
-// dtable (V, D) [ids (R)] += dy (R, D), rows of one id in order. The ids must be in 0 .. V - 1: they are not checked
-// again. Throws errc::usage for a dy of another shape.
+// dtable (V, D) [ids (R)] += dy (R, D), with rows of equal ids in order. The ids must be in 0 .. V - 1, which is not
+// checked again. Throws errc::usage for a dy of another shape.
 template <tensor_like Table>
 void scatter_add_rows(detail::context_of<Table>& ctx, Table&& dtable, detail::rows_read<Table> const& dy,
                       std::type_identity_t<row_ids<detail::backend_of<Table>>> const& ids) {
@@ -198,10 +198,10 @@ struct count_up {
 };
 }  // namespace detail
 
-// Ids (R) with their numbers, in ctx.saved. Throws errc::tokenizer for one outside 0 .. V - 1. Where the host reads
-// them it numbers those that are distinct; in a rehearsal there are as many as there can be. On a device nobody counts:
-// as `distinct` stand all ids or, where they are more, the whole table; unless the ids are known to be good, it waits.
-// The ids of a step are numbered before they go there: id_upload.
+// Ids (R) with their unique values and the inverse mapping, in ctx.saved. Throws errc::tokenizer for an id outside 0 ..
+// V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `distinct` is all ids, or
+// the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
+// reach a device, use id_upload.
 template <class Backend>
 numbered_ids<Backend> numbered(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);

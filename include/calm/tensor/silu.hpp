@@ -1,18 +1,18 @@
 #pragma once
-// What a SiLU makes of products: silu(c) and, of a gate, silu(gate) * up, of which SwiGLU is made (Shazeer 2020). On
-// a device it is one with its products where rows are few.
+// SiLU of products: silu(c) and, with a gate, silu(gate) * up as in SwiGLU (Shazeer 2020). On a device, few rows are
+// computed with their products in one kernel.
 
 #include "calm/tensor/expr.hpp"
 #include "calm/tensor/matmul_with.hpp"
 
 namespace calm {
 
-// y (R, N) = silu(gate (R, N)) * up (R, N): views or activations, all stored alike.
+// y (R, N) = silu(gate (R, N)) * up (R, N): views or activations, all stored as one type.
 template <class Backend, class Y, class X> void gated(context<Backend>& ctx, Y const& y, X const& gate, X const& up) {
     with_numbers([&](auto const& to, auto const& g, auto const& u) { evaluate(ctx, to, silu(g) * u); }, y, gate, up);
 }
 
-// From dy (R, N): the gradients of gate and up take their place.
+// Backward of gated, from dy (R, N): the gradients overwrite gate and up.
 template <class Backend, class DY, class X>
 void gated_back(context<Backend>& ctx, X const& gate, X const& up, DY const& dy) {
     with_numbers(
@@ -22,7 +22,7 @@ void gated_back(context<Backend>& ctx, X const& gate, X const& up, DY const& dy)
 
 namespace detail {
 
-// Where a kernel writes y beside C of a product.
+// Where a kernel writes y in addition to C. Throws errc::usage if y has another shape or overlaps C.
 template <class Y, class T, class W> T* beside_product(char const* verb, Y const& y, product<T, W> const& p) {
     auto const to = as_matrix(y);
     require_shape(verb, "the result", {to.rows, to.columns}, {p.m, p.n});
@@ -61,8 +61,8 @@ void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B>
 
 }  // namespace detail
 
-// c (M, N) = or += a (M, K) b (K, N) for the pair (c, b), and y (M, N) = silu(c): views or activations, stored alike.
-// Operands and what is thrown are matmul's.
+// c (M, N) = or += a (M, K) b (K, N) for the pair (c, b), and y (M, N) = silu(c): views or activations, stored as one
+// type. Operands and exceptions are as for matmul.
 template <class Backend, class Y, class A, class C, class B>
 void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& to,
                  into mode = into::overwrite) {
@@ -70,7 +70,7 @@ void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> 
                         detail::product_of(detail::as_matrix(to.first), detail::as_matrix(a),
                                            detail::as_matrix(to.second), mode, nullptr));
 }
-// The same where c is the product and bias (N) on every row.
+// As above, where c is the product plus bias (N) on every row.
 template <class Backend, class Y, class A, class C, class B, class T, index_t N>
 void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& to,
                  view<T, extents<N>, Backend> const& bias) {
@@ -80,16 +80,16 @@ void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> 
     detail::matmul_silu(ctx, y, to.first, a, p);
 }
 
-// c (M, N) = a (M, K) b (K, N) for each of the pairs `gate` and `up`, and y (M, N) = silu(c of the gate) * c of up:
-// views or activations, stored alike. `a` may be rows_to_norm, as in matmul_each. Operands and what is thrown are
-// matmul's.
+// c (M, N) = a (M, K) b (K, N) for each of the pairs `gate` and `up`, and y (M, N) = silu(c of gate) * c of up. All are
+// views or activations, stored as one type; `a` may be rows_to_norm, as in matmul_each. Operands and exceptions are as
+// for matmul.
 template <class Backend, class Y, class A, class C, class B>
 void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& gate,
                   std::pair<C, B> const& up) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(detail::as_matrix(gate.first).data)>>;
     detail::matmul_gated(ctx, y, a, gate, up, static_cast<T const*>(nullptr), static_cast<T const*>(nullptr));
 }
-// The same with biases (N) of both.
+// As above, with a bias (N) for each of the two products.
 template <class Backend, class Y, class A, class C, class B, class T, index_t N>
 void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& gate, std::pair<C, B> const& up,
                   view<T, extents<N>, Backend> const& gate_bias, view<T, extents<N>, Backend> const& up_bias) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where and how the numbers of a model live.
+// Where and how the values of a model are stored.
 
 #include <type_traits>
 
@@ -8,11 +8,11 @@
 
 namespace calm {
 
-// One value for layers and models to be templates of: the memory they stand in, the type of activations, biases and
-// gains in it, the type that sums and gradients are computed in, the type of the weights that the optimizer changes,
-// and the type that matrices of weights are stored in: tables of embeddings too.
-// The first three types are one, float or double. Weights are of the same, or bf16 beside float: then they are widened
-// as they are read, and nothing else changes.
+// One template argument of layers and models: the backend, and four types. Storage is for activations, biases and
+// gains. Compute is for sums and gradients. Master is for the weights that the optimizer updates. Weights is for stored
+// weight matrices, including embedding tables.
+// The first three types are one, float or double. Weights is the same, or bf16 with float: weights are then widened as
+// they are read, and nothing else changes.
 template <class Backend = cpu, class Storage = float, class Compute = Storage, class Master = Compute,
           class Weights = Storage>
 struct space {
@@ -25,17 +25,17 @@ struct space {
     using backend = Backend;  // cpu, emulated or cuda
     using storage = Storage;  // of activations, biases and gains
     using compute = Compute;  // of sums and gradients
-    using master = Master;    // of the weights that are updated, and their moments
+    using master = Master;    // of the weights that are updated, and their optimizer state
     using weights = Weights;  // of matrices of weights
 };
 
-// float with weights in bf16: a model to write with or to be evaluated, of half the memory. Its numbers are, to the
-// bit, those of a model of the same backend whose weights in float were rounded to bf16.
+// float with bf16 weights: half the memory, for generation and evaluation. Results are bit-identical to a float model
+// on the same backend whose weights were rounded to bf16.
 template <class Backend> using bf16_weights_on = space<Backend, float, float, float, bf16>;
-// The same on the cpu.
+// float with bf16 weights on the cpu.
 using bf16_weights = bf16_weights_on<cpu>;
 
-// Whether a model of the space can be trained: its weights are stored as they are updated.
+// Whether a model of this space can be trained: its weights are stored as the type in which they are updated.
 template <class Space>
 inline constexpr bool is_trainable = std::is_same_v<typename Space::weights, typename Space::master>;
 

@@ -1,5 +1,5 @@
 #pragma once
-// How numbers of the host go to a device that reads them later than the host goes on.
+// How host data reaches a device that reads it later, while the host continues.
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 
 namespace calm::detail {
 
-// Two rooms of host memory that a device reads by itself (pinned): while what is in the one is on its way, the other is
-// filled. A Queue has copy(dst, src, bytes), which is done some time after what it was asked for before; mark(room),
-// and wait(room), after which all is done that came before the last mark of that room.
+// Two buffers of pinned host memory, which a device reads directly: while one is being copied, the host fills the
+// other. A Queue has copy(dst, src, bytes), which runs after earlier work; mark(room); and wait(room), which returns
+// when everything before the last mark of that buffer is done.
 template <std::size_t RoomBytes = std::size_t{4} << 20> class staging {
 public:
     static constexpr std::size_t bytes = 2 * RoomBytes;  // of the memory that it needs
@@ -18,7 +18,7 @@ public:
     explicit staging(void* memory) :
         rooms_{static_cast<std::byte*>(memory), static_cast<std::byte*>(memory) + RoomBytes} {}
 
-    // dst on the device = the bytes of src, which are taken when it returns.
+    // Copies src to dst on the device; src may change after it returns.
     template <class Queue> void upload(Queue const& queue, void* dst, void const* src, std::size_t count) {
         auto* to = static_cast<std::byte*>(dst);
         auto const* from = static_cast<std::byte const*>(src);
@@ -47,7 +47,7 @@ private:
 
     std::array<std::byte*, 2> rooms_;
     std::size_t room_ = 0;
-    std::size_t used_ = 0;  // bytes of it
+    std::size_t used_ = 0;  // bytes of the current buffer
 };
 
 }  // namespace calm::detail

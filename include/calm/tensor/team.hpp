@@ -1,5 +1,5 @@
 #pragma once
-// The threads of a context.
+// The thread pool of a context.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace calm::detail {
 
-// Threads that compute flush denormals to zero: a saturated softmax is otherwise 14 times slower.
+// Makes a computing thread flush denormals to zero while it lives: a saturated softmax is otherwise 14 times slower.
 class flush_denormals {
 #if defined(__SSE__)
 public:
@@ -36,15 +36,15 @@ private:
 #endif
 };
 
-// Threads that this process may use at once.
+// Number of threads that this process may run at once.
 inline int threads_of_the_machine() {
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Whether this thread is at a task: what it asks for in parallel, it does alone.
+// Whether this thread is running a task: parallel work inside it runs on this thread alone.
 inline thread_local bool at_a_task = false;
 
-// Spins until done() or for fifty microseconds, so that others may have the processor. Whether it was done.
+// Spins until done(), at most fifty microseconds, after which other threads may have the processor. Returns done().
 template <class Done> bool spin_until(Done const& done) {
     using clock = std::chrono::steady_clock;
     for (auto const end = clock::now() + std::chrono::microseconds(50); clock::now() < end;)
@@ -60,14 +60,13 @@ template <class Done> bool spin_until(Done const& done) {
 // A task of a job: f(data, task, thread).
 using task_function = void (*)(void const* data, index_t task, int thread);
 
-// Some threads that do the tasks of one job after another, with the one that asks. Tasks side by side are one thread's,
-// as often as that goes: what the job before left in its cache is there. Who has none left takes some of the others'. A
-// thread that other work keeps from the processor holds nobody up but by the task that it is at: nobody waits for one
-// that has not begun. A system takes the processor from a thread in the middle of a task, from one that gives it away
-// before its time is over it need not: so workers offer it between two tasks.
+// A work-stealing thread pool; the calling thread takes part. Neighbouring tasks go to the same thread in every job, so
+// that it finds their data in its cache. An idle thread steals tasks, so a thread that the OS has not scheduled delays
+// no job, and a preempted one delays only the task that it is running. Workers yield between tasks before their time
+// slice ends, so that the OS need not preempt them within one.
 class team {
 public:
-    // Of `threads` threads, the caller's one of them. Throws errc::usage where the system does not give so many.
+    // threads: including the caller. Throws errc::usage if the system does not give so many.
     explicit team(int threads) : shares_(static_cast<std::size_t>(threads)) {
         workers_.reserve(shares_.size() - 1);
         try {
@@ -82,7 +81,7 @@ public:
     team(team const&) = delete;
     team& operator=(team const&) = delete;
 
-    // Returns when every task is done.
+    // Runs f for every task, and returns when all are done.
     void run(index_t tasks, task_function f, void const* data) {
         flush_denormals const guard;
         members_ = static_cast<int>(std::min<index_t>(static_cast<index_t>(shares_.size()), tasks));
@@ -109,22 +108,22 @@ private:
     }
 
     using clock = std::chrono::steady_clock;
-    // How long a worker keeps the processor: less than systems let it have before others that want it too.
+    // A worker yields after this time, which is less than an OS allows it while others wait.
     static constexpr std::chrono::milliseconds turn{1};
 
-    // Tasks next .. end, which belong to a thread first of all.
+    // Tasks next .. end - 1, meant for one thread; others may steal them.
     struct alignas(64) share {
         std::atomic<index_t> next{0};
         index_t end = 0;
     };
 
-    // The number of the job, whether a worker may still join it, and how many are at it.
+    // state_: the number of the job, whether workers may still join it, and how many are working on it.
     static constexpr std::uint32_t is_open = 1U << 12;
     static constexpr std::uint32_t a_job = 1U << 13;
     static constexpr std::uint32_t workers_at_it = is_open - 1;
 
     std::vector<share> shares_;
-    int members_ = 0;  // of the job
+    int members_ = 0;  // threads of the job
     task_function f_ = nullptr;
     void const* data_ = nullptr;
     std::atomic<bool> stopping_ = false;
@@ -133,7 +132,7 @@ private:
 
     static std::uint32_t job_of(std::uint32_t state) { return state / a_job; }
 
-    // Until none is left, or until enough() between two of them. Whether none is left.
+    // Runs tasks until none is left, or until enough() holds between two of them. Returns whether none is left.
     template <class Enough> bool do_tasks(int thread, Enough const& enough) {
         at_a_task = true;
         bool stops = false;
@@ -157,7 +156,7 @@ private:
 
     void work(int thread) {
         flush_denormals const guard;
-        std::uint32_t seen = 0;  // the job of which this thread knows
+        std::uint32_t seen = 0;  // the last job that this thread has dealt with
         auto since = clock::now();
         auto const turn_is_over = [&since] { return clock::now() - since > turn; };
         for (;;) {

@@ -8,7 +8,7 @@
 
 namespace calm {
 
-// Row-major elements of a shape in memory of its own, on the host or on a device. T is trivially copyable.
+// Row-major elements of a shape in owned memory, on the host or on a device. T is trivially copyable.
 template <class T, class Extents, class Backend = cpu> class tensor {
     static_assert(std::is_trivially_copyable_v<T>, "calm::tensor: elements must be trivially copyable");
 
@@ -20,7 +20,7 @@ public:
     using extents_type = Extents;
     using backend = Backend;
 
-    // Zeros of the shape. Throws errc::memory where there is not enough of it.
+    // Zeros of the shape. Throws errc::memory if there is not enough memory.
     explicit tensor(Extents const& shape = Extents()) :
         data_(static_cast<T*>(memory::allocate(bytes(shape)))), extents_(shape) {
         require_memory(data_ != nullptr, shape);
@@ -40,26 +40,26 @@ public:
     [[nodiscard]] T const* data() const { return data_.get(); }                // the first element
     [[nodiscard]] Extents const& extents() const { return extents_; }          // the shape
     [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }  // size r of the shape
-    [[nodiscard]] index_t size() const { return extents_.size(); }             // how many elements
+    [[nodiscard]] index_t size() const { return extents_.size(); }             // number of elements
 
-    // Element i, row by row and unchecked, of what lives in host memory.
+    // Element i in row-major order, unchecked; for host memory.
     T& operator[](index_t i) requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
-    // The same, read only.
+    // Element i, read only.
     T const& operator[](index_t i) const requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
     T* begin() requires host_memory<Backend> { return data(); }                     // the first element
-    T* end() requires host_memory<Backend> { return data() + size(); }              // behind the last one
+    T* end() requires host_memory<Backend> { return data() + size(); }              // past the last element
     T const* begin() const requires host_memory<Backend> { return data(); }         // the first element
-    T const* end() const requires host_memory<Backend> { return data() + size(); }  // behind the last one
+    T const* end() const requires host_memory<Backend> { return data() + size(); }  // past the last element
 
-    // Of all elements, valid while the tensor is there.
+    // A view of all elements, valid while the tensor exists.
     [[nodiscard]] calm::view<T, Extents, Backend> view() { return {data(), extents_}; }
-    // The same, read only.
+    // A read-only view of all elements.
     [[nodiscard]] calm::view<T const, Extents, Backend> view() const { return {data(), extents_}; }
-    // A tensor goes where a view is asked for, with fewer static sizes too.
+    // Converts to a view, also with fewer static sizes.
     template <class Other>
     requires std::is_convertible_v<Extents, Other>
     operator calm::view<T, Other, Backend>() & { return view(); }
-    // The same, read only.
+    // Converts to a read-only view.
     template <class Other>
     requires std::is_convertible_v<Extents, Other>
     operator calm::view<T const, Other, Backend>() const& { return view(); }

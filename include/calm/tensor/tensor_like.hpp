@@ -1,5 +1,5 @@
 #pragma once
-// What verbs take, tensors and views alike, and how they check shapes: once, before anything runs.
+// What operations take, tensors and views alike, and how they check shapes: once, before anything runs.
 
 #include <type_traits>
 #include <utility>
@@ -41,12 +41,13 @@ inline constexpr index_t columns_of = view_of<X>::extents_type::static_extent(vi
 
 template <tensor_like X> using computed_of = computed_in<scalar_of<X>>;
 
-// What follows from one operand X (R, D) of a verb: the context, and the other operands, which convert.
+// Types that follow from one operand X (R, D) of an operation: its context, and its other operands, which convert to
+// them.
 template <tensor_like X> using context_of = std::type_identity_t<context<backend_of<X>>>;
 template <tensor_like X, class T = computed_of<X>>
 using rows_like = std::type_identity_t<matrix_view<T, columns_of<X>, backend_of<X>>>;
 template <tensor_like X> using rows_read = rows_like<X, computed_of<X> const>;
-template <tensor_like X> using rows_stored = rows_like<X, scalar_of<X> const>;  // of X's own type, whatever that is
+template <tensor_like X> using rows_stored = rows_like<X, scalar_of<X> const>;  // of X's own element type
 template <tensor_like X, class T = computed_of<X>>
 using row_like = std::type_identity_t<vector_view<T, columns_of<X>, backend_of<X>>>;
 template <tensor_like X> using row_read = row_like<X, computed_of<X> const>;
@@ -58,14 +59,14 @@ template <tensor_like X, class T = computed_of<X>>
 using positions_like = std::type_identity_t<view<T, extents<dyn, dyn, columns_of<X>>, backend_of<X>>>;
 template <tensor_like X> using positions_read = positions_like<X, computed_of<X> const>;
 
-// Where a verb writes rows (R, D).
+// The destination (R, D) of an operation, as a view.
 template <tensor_like Y> rows_like<Y, scalar_of<Y>> written_rows(Y& y) {
     static_assert(!std::is_const_v<typename view_of<Y>::element_type>,
                   "calm: a verb's destination comes first and must be writable");
     return as_view(y);
 }
 
-// Throw errc::usage where an operand has another shape than the verb's others ask for.
+// These throw errc::usage if an operand has another shape than the operation expects.
 inline void require_shape(char const* verb, char const* what, extents<dyn, dyn> const& found,
                           extents<dyn, dyn> const& expected) {
     require(found == expected, errc::usage, verb, ": expected ", what, " of shape ", expected, ", found ", found);
@@ -78,7 +79,7 @@ inline void require_size(char const* verb, char const* what, index_t found, inde
     require(found == expected, errc::usage, verb, ": expected ", what, " of ", expected, " numbers, found ", found);
 }
 
-// How many of `many` rows each of `few` has. Throws errc::usage where they are not as many.
+// How many of `many` rows belong to each of `few`. Throws errc::usage if `few` does not divide `many`.
 inline index_t rows_of_each(char const* verb, index_t many, index_t few) {
     require(few > 0 ? many % few == 0 : many == 0, errc::usage, verb, ": expected a whole number of rows for each of ",
             few, ", found ", many);

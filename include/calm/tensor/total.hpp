@@ -1,22 +1,22 @@
 #pragma once
-// A number on an executor to which verbs add theirs, so that nobody waits for it before it is asked for.
+// Scalar accumulators in the memory of a backend: operations add to them without waiting, and only a read waits.
 
 #include "calm/tensor/expr.hpp"
 
 namespace calm {
 
-// The place of one.
+// A view of an accumulator.
 template <class Backend = cpu> using total_view = vector_view<double, 1, Backend>;
 
-// A total that is zero, in ctx.scratch.
+// A new accumulator with value zero, in ctx.scratch.
 template <class Backend> total_view<Backend> new_total(context<Backend>& ctx) {
     auto const total = ctx.scratch.template take<double>(extents<1>());
     fill(ctx, total, 0.0);
     return total;
 }
 
-// total += factor * the sum of all elements of an expression, accumulated in double for float, of complex numbers the
-// real part. Nothing waits. The order of the additions follows from the shape alone.
+// total += factor * the sum of all elements of an expression, or of their real parts; float is accumulated in double.
+// It does not wait. The order of the additions depends on the shape alone.
 template <class Backend, tensor_operand A>
 void add_sum(context<Backend>& ctx, total_view<Backend> const& total, A&& a, double factor = 1) {
     auto e = detail::as_expression(std::forward<A>(a));
@@ -26,7 +26,7 @@ void add_sum(context<Backend>& ctx, total_view<Backend> const& total, A&& a, dou
         detail::run_add_sum(ctx, total.data(), e.tree(), e.extents().size(), factor);
 }
 
-// What add(total) adds to a total from zero on, on the host: a device is waited for. 0 in a rehearsal.
+// The value of a new accumulator after add(total), on the host. Waits for a device; 0 in a dry run.
 template <class Backend, class Add> double total_of(context<Backend>& ctx, Add const& add) {
     arena_scope const scope(ctx.scratch);
     auto const total = new_total(ctx);
@@ -52,7 +52,7 @@ struct mean_of {
 };
 }  // namespace detail
 
-// total += factor * part, another total.
+// total += factor * part; both are accumulators.
 template <class Backend>
 void add_total(context<Backend> const& ctx, total_view<Backend> const& total, total_view<Backend> const& part,
                double factor = 1) {

@@ -1,18 +1,18 @@
 #pragma once
-// Element-wise trees that differentiate themselves. trace<V> holds the values of a subtree in registers between the way
-// down (forward) and the way up (backward). Trees know pointers only: configurations and shapes are erased from them.
-// On a device tensors of bf16 are read and written as float.
+// Element-wise trees that differentiate themselves. trace<V> holds the values of a subtree in registers between forward
+// and backward. Trees contain pointers only, no configurations and no shapes. On a device, bf16 tensors are read and
+// written as float.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/extents.hpp"
 #include "calm/tensor/ops.hpp"
 #include "calm/tensor/packet.hpp"
 
-// Expressions without their shapes. A node is active where a gradient is wanted beneath it, goes by rows (see
-// row_tree.hpp) where an element needs more than its own place, and has so many leaves: tensors that it touches.
+// Expressions without their shapes. A node is `active` if a gradient is needed below it, and is `by_rows`
+// (row_tree.hpp) if an element depends on more than its own index; `leaves` counts the tensors that it touches.
 namespace calm::tree {
 
-// A tensor that is read.
+// A tensor that is only read.
 template <class T> struct input {
     using scalar = computed_in<T>;
     static constexpr bool active = false;
@@ -24,14 +24,14 @@ template <class T> struct input {
     template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t, V) const {}
 };
 
-// A tensor that is read, and whose gradient is wanted: dx is overwritten, or added to.
+// A tensor that is read and needs a gradient: dx is overwritten, or added to.
 template <class T> struct variable {
     using scalar = computed_in<T>;
     static constexpr bool active = true;
     static constexpr bool by_rows = false;
     static constexpr std::size_t leaves = 2;
     T const* x;        // the tensor's first element
-    T* dx;             // the gradient's
+    T* dx;             // the gradient's first element
     bool accumulates;  // whether dx is added to
     template <class V> struct trace { V value; };
     template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t i) const { return {load<V>(x + i)}; }
@@ -40,13 +40,13 @@ template <class T> struct variable {
     }
 };
 
-// A number, the same at every element.
+// A constant, equal for all elements.
 template <class T> struct constant {
     using scalar = T;
     static constexpr bool active = false;
     static constexpr bool by_rows = false;
     static constexpr std::size_t leaves = 0;
-    T c;  // the number
+    T c;  // its value
     template <class V> struct trace { V value; };
     template <class V> [[gnu::always_inline]] CALM_HD trace<V> forward(index_t) const { return {splat<V>(c)}; }
     template <class V> [[gnu::always_inline]] CALM_HD void backward(trace<V> const&, index_t, V) const {}
@@ -98,7 +98,7 @@ template <class Op, class A, class B> struct binary {
     }
 };
 
-// The shape of a tree: of one that goes by rows, how many and how wide; of any other, all elements are one row.
+// The shape of a tree: (R, D) if it is by_rows; otherwise all elements form one row.
 struct span {
     index_t rows;                                                            // R
     index_t columns;                                                         // D
@@ -106,14 +106,14 @@ struct span {
     bool operator==(span const&) const = default;
 };
 
-// What is done with a tensor beside reading it.
+// How a tensor is written: not at all, as a gradient, as a gradient that is added, or as values.
 enum class written { never, by_gradients, adding_gradients, by_values };
 
 // A tensor that a tree touches.
 template <class T> struct leaf {
     T const* data;  // its first element
-    span shape;     // of it
-    written how;    // and when
+    span shape;     // its shape
+    written how;    // how it is written
 };
 
 // Calls f(leaf) for every tensor that a tree of that shape touches, in the order in which they are written.
@@ -125,13 +125,13 @@ template <class T, class F> void for_each_leaf(variable<T> const& t, span shape,
     f(leaf<T>{t.x, shape, written::never});
     f(leaf<T>{t.dx, shape, t.accumulates ? written::adding_gradients : written::by_gradients});
 }
-// None.
+// A constant has no leaves.
 template <class T, class F> void for_each_leaf(constant<T> const&, span, F const&) {}
-// Those of the operand.
+// The leaves of the operand.
 template <class Op, class A, class F> void for_each_leaf(unary<Op, A> const& t, span shape, F const& f) {
     for_each_leaf(t.a, shape, f);
 }
-// Those of both operands, the first one's first.
+// The leaves of the first operand, then of the second.
 template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, B> const& t, span shape, F const& f) {
     for_each_leaf(t.a, shape, f);
     for_each_leaf(t.b, shape, f);
@@ -141,7 +141,7 @@ template <class Op, class A, class B, class F> void for_each_leaf(binary<Op, A, 
 
 namespace calm::detail {
 
-// What sums of T go on in.
+// The type in which sums of T are accumulated.
 template <class T> struct accumulator { using type = T; };
 template <> struct accumulator<float> { using type = double; };
 

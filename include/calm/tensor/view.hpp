@@ -11,13 +11,13 @@ namespace calm {
 
 namespace detail {
 template <class> inline constexpr bool is_expression = false;
-// Elements U may be seen as T: the same, or T is const.
+// Whether elements U can be viewed as T: the same, or with const added.
 template <class U, class T>
 concept viewed_as = std::is_convertible_v<U (*)[], T (*)[]>;
 }  // namespace detail
 
-// Refers to elements that something else owns, on the host or on a device; T const where they are not to be written.
-// Copied and passed by value.
+// Refers to elements that something else owns, on the host or on a device; T const if they are read only. Copied and
+// passed by value.
 template <class T, class Extents, class Backend = cpu> class view {
 public:
     using element_type = T;
@@ -26,10 +26,10 @@ public:
     using backend = Backend;
 
     constexpr view() = default;
-    // Of the elements from data on, row by row.
+    // The elements from data on, in row-major order.
     CALM_HD constexpr view(T* data, Extents const& e) : data_(data), extents_(e) {}
 
-    // A view goes where one of const elements, or of fewer static sizes, is asked for.
+    // Converts to const elements, or to fewer static sizes.
     template <detail::viewed_as<T> U, std::convertible_to<Extents> Other>
     CALM_HD constexpr view(view<U, Other, Backend> const& other) : data_(other.data()), extents_(other.extents()) {}
 
@@ -37,15 +37,15 @@ public:
     [[nodiscard]] CALM_HD constexpr Extents const& extents() const { return extents_; }  // the shape
     // Size r of the shape.
     [[nodiscard]] CALM_HD constexpr index_t extent(std::size_t r) const { return extents_[r]; }
-    [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }  // how many elements
+    [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }  // number of elements
 
-    // Element i, row by row and unchecked, of what lives in host memory.
+    // Element i in row-major order, unchecked; for host memory.
     constexpr T& operator[](index_t i) const requires host_memory<Backend> { return data_[i]; }
     constexpr T* begin() const requires host_memory<Backend> { return data_; }         // the first element
-    constexpr T* end() const requires host_memory<Backend> { return data_ + size(); }  // behind the last one
+    constexpr T* end() const requires host_memory<Backend> { return data_ + size(); }  // past the last element
 
     // y = expression: one pass, on the calling thread. evaluate(ctx, y, expression) uses the context's threads. Throws
-    // errc::usage where the shapes differ. Defined in expr.hpp.
+    // errc::usage if the shapes differ. Defined in expr.hpp.
     template <class Expression>
     requires detail::is_expression<std::remove_cvref_t<Expression>> view const&
     operator=(Expression&& expression) const;
@@ -57,7 +57,7 @@ private:
     [[no_unique_address]] Extents extents_{};
 };
 
-// The same elements under another shape of equal size; throws errc::usage with both shapes.
+// The elements under another shape of equal size; throws errc::usage with both shapes.
 template <class Shape, class T, class E, class Backend>
 constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape const& shape) {
     index_t const wanted = checked_size(shape);
@@ -66,8 +66,8 @@ constexpr view<T, Shape, Backend> reshape(view<T, E, Backend> const& x, Shape co
     return {x.data(), shape};
 }
 
-// Rows first .. first + count of the leading dimension. The static sizes of the others stay. Throws errc::usage where
-// they are not all there.
+// Rows first .. first + count - 1 of the leading dimension; the static sizes of the other dimensions are kept. Throws
+// errc::usage if some of these rows do not exist.
 template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {
@@ -77,9 +77,9 @@ constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Re
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
 }
 
-// Rows of Columns numbers: what layers pass around.
+// Rows of Columns elements: what layers pass around.
 template <class T, index_t Columns, class Backend = cpu> using matrix_view = view<T, extents<dyn, Columns>, Backend>;
-// N numbers in a row.
+// A vector of N elements.
 template <class T, index_t N = dyn, class Backend = cpu> using vector_view = view<T, extents<N>, Backend>;
 
 }  // namespace calm

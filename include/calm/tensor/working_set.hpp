@@ -1,6 +1,6 @@
 #pragma once
-// How much of a job an executor does at once. It is the executor's to say, not the model's: caches want little, a GPU
-// wants few and large kernels.
+// How much of a job a backend does at once. The backend decides, not the model: caches want little, a GPU few and large
+// kernels.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,10 +9,9 @@
 
 namespace calm {
 
-// How many rows of a job are worked on at once, at least 1, where a row takes `bytes` of memory while it is: on the
-// host `cached` of them, which stay in its caches; on a device as many as a quarter of its memory holds. Sums over rows
-// that are worked on apart are added in another order than those over rows together, so a device of another size has
-// other bits.
+// How many rows of a job to process at once, at least 1, if each takes `bytes` of memory meanwhile. On the host
+// `cached` rows, which stay in its caches; on a device as many as fit in a quarter of its memory. Rows processed
+// separately are summed in another order, so a device with another memory size gives other bits.
 template <class Backend>
 index_t rows_at_once([[maybe_unused]] context<Backend> const& ctx, [[maybe_unused]] index_t cached,
                      [[maybe_unused]] std::size_t bytes) {

@@ -1,7 +1,7 @@
 #pragma once
-// Causal attention with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) in portable block form: tiles of
-// queries against tiles of keys, heads of any size in slices, no P x P matrix. Backward makes the weights again: once
-// for the queries' gradients, once for the keys' and values', so that every sum has one block and one order.
+// Causal attention with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) as portable block kernels: tiles
+// of queries against tiles of keys, heads of any size in slices, no P x P matrix. Backward recomputes the weights
+// twice, once for dq and once for dk and dv, so that one block adds up each sum in a fixed order.
 
 #include <limits>
 
@@ -13,21 +13,22 @@
 
 namespace calm::detail {
 
-// A tile of queries and one of keys, and what threads do with slices of their rows.
+// A tile of queries, a tile of keys, and what threads do with slices of their rows.
 template <class T> struct attention_tile_of {
     static constexpr int threads = 128;
     static constexpr int queries = 16;
     static constexpr int keys = 32;
-    static constexpr int slice = 32;                       // elements of a head at a time
-    static constexpr int each = queries * keys / threads;  // pairs of a thread: rows t / keys + i * (threads / keys)
+    static constexpr int slice = 32;  // head elements per slice
+    // Query-key pairs per thread: rows t / keys + i * (threads / keys).
+    static constexpr int each = queries * keys / threads;
     static constexpr int apart = threads / keys;
-    using run = group_of<T>;  // what is copied and read at once: neighbouring rows' runs lie in different banks
+    using run = group_of<T>;  // one copy or read; padding each row by one run avoids bank conflicts
     template <int Rows> struct alignas(16) rows { T of[Rows][slice + lanes<run>]; };
     struct pairs {
         T of[each];
     };
 
-    // Combines what two threads have of the same rows.
+    // Combines the pairs of two threads, element by element.
     template <class Combine> struct of_pairs {
         Combine combine;
         CALM_HD pairs operator()(pairs const& x, pairs const& y) const {
@@ -38,7 +39,8 @@ template <class T> struct attention_tile_of {
     };
     template <class Combine> CALM_HD static of_pairs<Combine> by_pairs(Combine const& combine) { return {combine}; }
 
-    // Begins to = elements first .. of rows of x (count, size), zeros where there are none.
+    // Starts copying a slice, from element `first`, of the rows of x (count, size) into `to`; elements outside x are
+    // zero.
     template <class Block, int Rows>
     CALM_HD static void copy(Block& b, rows<Rows>& to, T const* x, index_t stride, index_t count, index_t size,
                              index_t first, int t) {
@@ -49,7 +51,7 @@ template <class T> struct attention_tile_of {
             copy_first(b, &to.of[row][l], from, row < count ? size - first - l : 0, lanes<run>);
         }
     }
-    // Products of rows of queries with rows of keys.
+    // sum += query rows times key rows, for the pairs of thread t.
     CALM_HD static void add_products(pairs& sum, rows<queries> const& x, rows<keys> const& y, int t) {
         for (int l = 0; l < slice; l += lanes<run>) {
             auto const v = calm::load<run>(&y.of[t % keys][l]);
@@ -61,13 +63,13 @@ template <class T> struct attention_tile_of {
     }
 };
 
-// o (overwritten) and lse: a block a tile of queries of one head of one sequence.
+// Forward: o (overwritten) and lse. One block per tile of queries of one head of one sequence.
 template <class T> struct attention_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
     struct shared {
         typename tile::template rows<tile::queries> q[2];
-        typename tile::template rows<tile::keys> k[2];  // or values
+        typename tile::template rows<tile::keys> k[2];  // keys, then values
         T weight[tile::queries][tile::keys + 1];
         T highest[tile::queries];
         T total[tile::queries];
@@ -79,20 +81,20 @@ template <class T> struct attention_kernel {
     T const* q;
     T const* k;
     T const* v;
-    cached_sequence const* sequences;  // of a cache, whose keys these are; null: queries and keys have the same
+    cached_sequence const* sequences;  // cached sequences that k and v belong to; null: k and v have q's sequences
 
-    // A tile of queries: which they are, where they begin, and where the head's keys and values do.
+    // A tile of queries: its size and its offsets in memory.
     struct queries {
-        index_t rows;                                                          // of them, at most tile::queries
-        index_t at;                                                            // of the first, in q and o
-        index_t kv_at;                                                         // of the first key and value
-        index_t position;                                                      // of the first, among the keys
-        [[nodiscard]] CALM_HD index_t end() const { return position + rows; }  // of the keys that are seen
+        index_t rows;      // at most tile::queries
+        index_t at;        // offset of the first query in q and o
+        index_t kv_at;     // offset of the head's first key and value
+        index_t position;  // of the first query, among the keys
+        [[nodiscard]] CALM_HD index_t end() const { return position + rows; }  // number of keys that the tile sees
     };
 
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
         index_t const tiles = blocks_for(a.queries, tile::queries);
-        index_t const head = block / tiles;  // of all sequences
+        index_t const head = block / tiles;  // counted over all sequences
         index_t const q0 = block % tiles * tile::queries;
         index_t const i = head / a.heads;
         cached_sequence const own = sequences != nullptr ? sequences[i] : cached_sequence{i, a.keys - a.queries};
@@ -112,7 +114,7 @@ template <class T> struct attention_kernel {
         });
     }
 
-    // Scaled products of the queries with keys k0 .., -infinity behind the position of a query.
+    // Scaled scores of the queries against keys k0 .., -infinity for keys after the query.
     template <class Block> CALM_HD auto score(Block& b, shared& s, queries const& of, index_t k0) const {
         index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
         T const scale = a.template scale<T>();
@@ -134,8 +136,8 @@ template <class T> struct attention_kernel {
         return score;
     }
 
-    // weight = exp(score - highest) with the highest so far; what was summed before fades by as much as it rose. A warp
-    // has whole rows of scores.
+    // weight = exp(score - highest), with the running maximum; earlier sums are rescaled by `fade` when it rises. A
+    // warp holds whole rows of scores.
     template <class Block, class Scores> CALM_HD void weigh(Block& b, shared& s, Scores const& score) const {
         static_assert(tile::keys == warp_size);
         auto const most = b.fold_warps(score, tile::by_pairs(larger_of_two{}));
@@ -160,7 +162,7 @@ template <class T> struct attention_kernel {
         });
     }
 
-    // o = faded o + weighted values k0 .., over the total behind the last of them.
+    // o = o * fade + weights times values k0 ..; divided by the total after the last tile.
     template <class Block> CALM_HD void add_values(Block& b, shared& s, queries const& of, index_t k0) const {
         index_t const count = math::min<index_t>(tile::keys, of.end() - k0);
         auto const start = [&](int t, index_t l, int place) {
@@ -181,7 +183,7 @@ template <class T> struct attention_kernel {
     }
 };
 
-// What backward reads, and the weights and the scores' slopes of a tile, from it.
+// Inputs of backward; recomputes a tile's weights and score gradients from them.
 template <class T> struct attention_slopes {
     using tile = attention_tile_of<T>;
     struct shared {
@@ -195,12 +197,12 @@ template <class T> struct attention_slopes {
     attention_shape a;
     T const* dout;
     T const* lse;
-    T const* delta;  // (B, heads, P): dout . o
+    T const* delta;  // (B, heads, P): dot products of dout and o
     T const* q;
     T const* k;
     T const* v;
 
-    // Of queries q0 .. of a head, which begins at q_at, and keys k0 .. of one that begins at kv_at.
+    // Weights and score gradients of queries q0 .. of a head (offset q_at) and keys k0 .. of a key head (offset kv_at).
     template <class Block>
     CALM_HD void make(Block& b, shared& s, index_t head, index_t q_at, index_t q0, index_t kv_at, index_t k0) const {
         index_t const rows = math::min<index_t>(tile::queries, a.queries - q0);
@@ -224,14 +226,14 @@ template <class T> struct attention_slopes {
                 int const column = t % tile::keys;
                 bool const seen = row < rows && column < count && k0 + column <= a.keys - a.queries + q0 + row;
                 index_t const at = head * a.queries + q0 + row;
-                // At most 1, also where a huge score is not rounded as in the forward pass.
+                // Clamped to at most 1: a huge score may be rounded differently from the forward pass.
                 T const weight = seen ? math::exp(math::min(score[t].of[i] * scale - lse[at], T{})) : T{};
                 s.weight[row][column] = weight;
                 s.slope[row][column] = seen ? weight * (slope[t].of[i] - delta[at]) * scale : T{};
             }
         });
     }
-    // Begins to copy elements l .. of the queries at `at`, and of what arrived at their outputs.
+    // Starts copying elements l .. of the queries at offset `at`, and of their output gradients.
     template <class Block>
     CALM_HD void copy_queries(Block& b, shared& s, index_t at, index_t rows, index_t l, int t, int place) const {
         tile::copy(b, s.q[place], q + at, a.q_row, rows, a.head_size, l, t);
@@ -239,7 +241,7 @@ template <class T> struct attention_slopes {
     }
 };
 
-// dq (overwritten): a block a tile of queries.
+// dq (overwritten): one block per tile of queries.
 template <class T> struct attention_query_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
@@ -277,7 +279,7 @@ template <class T> struct attention_query_kernel {
     }
 };
 
-// dk and dv (overwritten): a block a tile of keys of one key head, over the query heads that read it.
+// dk and dv (overwritten): one block per tile of keys of one key head, summed over the query heads that read it.
 template <class T> struct attention_key_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
@@ -294,7 +296,8 @@ template <class T> struct attention_key_kernel {
         index_t const k0 = block % tiles * tile::keys;
         index_t const count = math::min<index_t>(tile::keys, a.keys - k0);
         index_t const kv_at = a.kv_start(sequence, kv_head);
-        index_t const first = math::max<index_t>(0, k0 - (a.keys - a.queries));  // query that sees one of the keys
+        // The first query that sees one of the keys.
+        index_t const first = math::max<index_t>(0, k0 - (a.keys - a.queries));
         b.phase([&](int t) {
             for (index_t e = t; e < count * a.head_size; e += threads) {
                 index_t const at = kv_at + (k0 + e / a.head_size) * a.kv_row + e % a.head_size;
@@ -330,8 +333,8 @@ template <class T> struct attention_key_kernel {
     }
 };
 
-// delta (B, heads, P) = dout . o, in the order of the scores' products: what cancels does so exactly where one key has
-// all the weight.
+// delta (B, heads, P) = dot(dout, o), summed in the order of the scores' products, so that terms cancel exactly when
+// one key has all the weight.
 template <class T> struct attention_delta_kernel {
     static constexpr int threads = 128;
     struct shared {};
@@ -358,7 +361,7 @@ void run_attention(context<Backend>& ctx, attention_shape const& a, T* o, T* lse
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, nullptr});
 }
 
-// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far.
+// Attention against a cache: the queries of sequence i come after the positions that it already has.
 template <block_executor Backend, class T>
 void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
                           on_both_sides<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,

@@ -1,5 +1,5 @@
 #pragma once
-// Attention of a device whose rows are stored in bf16, by the kernels that compute it in fp32: between rows in scratch.
+// Attention on a device whose rows are stored in bf16, by the fp32 kernels: rows are converted through ctx.scratch.
 
 #include "calm/tensor/block/attention.hpp"
 #include "calm/tensor/block/rows.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Trees that go by rows in portable block form: a block a row.
+// Row-wise expression trees as portable block kernels: one block per row.
 
 #include "calm/tensor/block/elementwise.hpp"
 #include "calm/tensor/block/rows.hpp"
@@ -7,7 +7,7 @@
 
 namespace calm::detail {
 
-// The tree with memory for what arrives at its operands over (D), `width` numbers each; `stride` is as in each_row.
+// The tree with memory for the gradients of its operands over (D), `width` elements each; `stride` is as in each_row.
 template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, index_t width, index_t stride) {
     for_each_node(t, [&]<class A>(each_row<A>& node) {
         if (!A::active) return;
@@ -18,7 +18,7 @@ template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, in
     return t;
 }
 
-// Calls f(tree over (D), what arrived there) for each of them, of `width` numbers each.
+// Calls f(tree over (D), its incoming gradient) for each such operand, of `width` elements each.
 template <class Tree, class T, class F>
 void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f) {
     for_each_node(t, [&]<class A>(each_row<A> const& node) {
@@ -29,7 +29,7 @@ void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f)
     });
 }
 
-// A row as the threads of a block work on it. What sum and fold give is the same in all of them.
+// A row, processed by the threads of a block. All of them get the results of sum and fold.
 template <class Block, class T> struct block_row {
     Block& b;
     index_t row;
@@ -68,7 +68,8 @@ template <class Block, class T> struct block_row {
     }
 
 private:
-    // Those of thread t: in groups where every row begins as the first does.
+    // Calls f for the columns of thread t: in groups if the width is a multiple of a group, so that every row is
+    // aligned.
     template <class F> CALM_HD void for_columns(int t, F const& f) {
         if (columns % lanes<group_of<T>> == 0)
             for_groups<Block, T>(t, 0, columns, f);
@@ -137,7 +138,7 @@ requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend
     launch(ctx, shape.rows, differentiate_rows_kernel<Tree, DY>{tree, dy, shape.columns});
 }
 
-// What arrives at operands over (D) stands row by row before it is added up.
+// Gradients of operands over (D) are stored row by row before they are summed.
 template <block_executor Backend, class Tree, class DY>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree, DY const& dy,
                                                                 tree::span shape) {
@@ -158,7 +159,7 @@ requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>
     });
 }
 
-// The sums of the rows of a tree, in ctx.scratch.
+// The sum of each row of a tree, (R), in ctx.scratch.
 template <block_executor Backend, class Tree>
 auto sums_of_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
     using wide = typename accumulator<typename Tree::scalar>::type;

@@ -1,5 +1,5 @@
 #pragma once
-// Trees in portable block form: evaluated, differentiated, summed.
+// Element-wise trees as portable block kernels: evaluation, differentiation, sums.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/kernel.hpp"
@@ -7,16 +7,17 @@
 
 namespace calm::detail {
 
-// What a thread computes at once of elements that are stored as Stored: as many as are 16 bytes of memory.
+// What a thread computes at a time: 16 bytes of memory, in elements stored as Stored.
 template <class Stored> using computed_group = group<computed_in<Stored>, 16 / static_cast<int>(sizeof(Stored))>;
 
-// A phase that calls f<V>(i) for the elements below n of a block's share: a group a thread, the last ones one by one.
+// A phase that calls f<V>(i) for the elements below n of a block's range: one group per thread, the remainder one by
+// one.
 inline constexpr int element_threads = 256;
 template <class Group, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
     constexpr index_t share = lanes<Group> * element_threads;
     b.phase([&](int t) { for_groups_of<Block, Group>(t, block * share, math::min(n, (block + 1) * share), f); });
 }
-// How many blocks n elements are for.
+// Number of blocks for n elements.
 template <class Group> CALM_HD constexpr index_t element_blocks(index_t n) {
     return blocks_for(n, lanes<Group> * element_threads);
 }
@@ -33,7 +34,7 @@ template <class Tree, class T> struct evaluate_kernel {
     }
 };
 
-// The gradient of a whole tree: a tensor's elements, or one number everywhere.
+// The incoming gradient of a whole tree: a tensor, or one value for all elements.
 template <class T> struct tensor_cotangent {
     using stored = T;
     T const* dy;
@@ -58,7 +59,7 @@ template <class Tree, class DY> struct differentiate_kernel {
     }
 };
 
-// What becomes of the sum of a block's chunk: sums[block], or the last of a sum, which is added to a total.
+// Where the sum of a block's chunk goes: to sums[block], or, as a final sum, onto a scalar total.
 template <class Wide> struct put_sum {
     Wide* sums;
     CALM_HD void operator()(index_t block, Wide sum) const { sums[block] = sum; }
@@ -71,7 +72,7 @@ struct add_to_total {
     }
 };
 
-// put(block, the sum of the tree over the elements of a chunk).
+// put(block, the sum of the tree over the block's chunk of elements).
 template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -99,7 +100,7 @@ void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& 
     launch(ctx, element_blocks<computed_group<typename DY::stored>>(n), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
-// put(0, the sum), on the executor: of chunks first, then of their sums.
+// put(0, the sum), run by the backend: sums of chunks first, then their sum.
 template <block_executor Backend, class Tree, class Put>
 void run_sum_to(context<Backend>& ctx, Tree const& tree, index_t n, Put const& put) {
     using wide = typename accumulator<typename Tree::scalar>::type;
@@ -121,7 +122,7 @@ template <block_executor Backend, class Tree> auto run_sum(context<Backend>& ctx
     run_sum_to(ctx, tree, n, put_sum<wide>{total.data()});
     return fetch(ctx, total.data());
 }
-// *total += factor * the sum
+// *total += factor * the sum of the tree.
 template <block_executor Backend, class Tree>
 void run_add_sum(context<Backend>& ctx, double* total, Tree const& tree, index_t n, double factor) {
     run_sum_to(ctx, tree, n, add_to_total{total, factor});

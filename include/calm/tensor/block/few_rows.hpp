@@ -1,6 +1,6 @@
 #pragma once
-// Products of few rows with a table stored as checkpoints store it, (n, k), in portable block form: what takes time is
-// to read the table, once, so much of it is under way at any time.
+// Skinny products, of few rows with a table (n, k) in the layout of checkpoints, as portable block kernels. Reading the
+// table once takes the time, so many of its loads are in flight at once.
 
 #include <algorithm>
 #include <array>
@@ -14,23 +14,22 @@
 
 namespace calm::detail {
 
-// What a product of few rows makes of its rows first: nothing, or their norm: each by 1 / sqrt(mean square + eps), and
-// times a gain (k).
+// What is applied to the rows first: nothing, or RMSNorm with a gain (k), i.e. a factor 1 / sqrt(mean square + eps) per
+// row.
 struct no_norm {};
 template <class T> struct rms_norm_of_rows {
     T const* gain;
     T eps;
 };
 
-// What is written beside C, like it: nothing; silu(C); or of two products, of a gate and of what it is a gate of,
-// silu(C of the first) * C of the second.
+// Epilogue, an extra output in the layout of C: none; silu(C); or silu(C of the first product) * C of the second.
 enum class beside_products { nothing, silu, gated };
 
-// A warp computes Rows rows of C by a few of its columns. A lane adds up every 32nd group of neighbours along k, in
-// order, then the lanes add up: an element's sum goes one way, whatever Rows is, how many rows there are, and where
-// they lie. A norm's squares go the same way beside it, in every warp: what takes time is to read the table. It may be
-// stored narrower than it is computed with: to the bits of its numbers as T. Products of the same rows are done side by
-// side, each as it is by itself.
+// A warp computes Rows rows of C for a few columns. A lane sums every 32nd group of neighbours along k in order, then
+// the lanes' sums are combined: the order does not depend on Rows, on the number of rows or on their place. Every warp
+// also sums the norm's squares in this order, which is cheap next to reading the table. The table may be stored in a
+// narrower type W; its values are converted to T exactly. Products of the same rows run side by side, each with the
+// result that it has alone.
 template <class T, class W, int Rows, int Products = 1, beside_products Beside = beside_products::nothing,
           class Norm = no_norm>
 struct few_rows_kernel {
@@ -38,20 +37,20 @@ struct few_rows_kernel {
     static_assert(!is_gated || Products == 2, "calm::few_rows_kernel: a gate has one product beside it");
     static constexpr bool has_norm = !std::is_same_v<Norm, no_norm>;
     static constexpr int threads = 128;
-    static constexpr int run = 16 / static_cast<int>(sizeof(T));    // numbers of a group
-    static constexpr int step = run * warp_size;                    // along k, from a group of a lane to its next
-    static constexpr int columns = Rows == 1 && !is_gated ? 1 : 2;  // of tables, a warp
-    static constexpr int of_c = is_gated ? 1 : columns;             // columns of C, a warp
-    static constexpr int steps = 8 / columns;                       // of a slice: a lane has eight groups of tables
-    static constexpr int slice = steps * step;                      // of k
-    static constexpr int tile = threads / warp_size * of_c;         // columns of C, a block
+    static constexpr int run = 16 / static_cast<int>(sizeof(T));    // elements of a group
+    static constexpr int step = run * warp_size;                    // along k, between two groups of a lane
+    static constexpr int columns = Rows == 1 && !is_gated ? 1 : 2;  // of the tables, per warp
+    static constexpr int of_c = is_gated ? 1 : columns;             // columns of C per warp
+    static constexpr int steps = 8 / columns;                       // per slice: a lane has eight groups of the tables
+    static constexpr int slice = steps * step;                      // elements of k
+    static constexpr int tile = threads / warp_size * of_c;         // columns of C per block
     struct shared {
-        alignas(16) T a[2][Rows + (has_norm ? 1 : 0)][slice];  // the gain behind the rows
-        alignas(16) W b[2][steps][columns][threads * run];     // where a thread puts its groups, it reads them
+        alignas(16) T a[2][Rows + (has_norm ? 1 : 0)][slice];  // the gain follows the rows
+        alignas(16) W b[2][steps][columns][threads * run];     // a thread reads the groups that it copied
     };
-    Norm norm;                   // first: behind an array, g++ 12's __builtin_clear_padding (emulated) clears numbers
-    T* beside;                   // (m, n), as far apart as C's rows, or null
-    product<T, W> of[Products];  // of the same rows
+    Norm norm;  // must be first: after an array, g++ 12's __builtin_clear_padding (emulated) clears values
+    T* beside;  // (m, n), with C's row stride, or null
+    product<T, W> of[Products];  // all of the same rows
 
     [[nodiscard]] index_t blocks() const {
         index_t all = 0;
@@ -79,10 +78,10 @@ private:
     CALM_HD static index_t chunks(product<T, W> const& p) { return blocks_for(p.m, Rows); }
     CALM_HD static index_t blocks_of(product<T, W> const& p) { return blocks_for(p.n, tile) * chunks(p); }
 
-    // What block `number` of a product computes.
+    // Computes the part of C that block `number` of a product has.
     template <class Block>
     CALM_HD void multiply(Block& block, shared& s, product<T, W> const& p, index_t number) const {
-        // The same columns of all rows stand side by side: the second block of them finds the table in a cache.
+        // Blocks of the same columns are neighbours: the second one finds the table in a cache.
         index_t const row = number % chunks(p) * Rows;
         auto const column = [&](int t) { return number / chunks(p) * tile + t / warp_size * of_c; };
         typename Block::template per_thread<sums> parts;
@@ -113,8 +112,8 @@ private:
                 totals[t] *= op::reciprocal_root::value(total_squares[t] / static_cast<T>(p.k) + norm.eps);
             });
         }
-        constexpr int each = warp_size / (Rows * columns);  // lanes that have a total
-        auto const elements = [&](auto const& f) {          // f(t, row, column of C, column of the warp)
+        constexpr int each = warp_size / (Rows * columns);  // lanes per total
+        auto const elements = [&](auto const& f) {          // calls f(t, row, column of C, column of the warp)
             block.phase([&](int t) {
                 int const q = t % warp_size / each, c = q % columns;
                 index_t const r = row + q / columns, of_all = column(t) + (is_gated ? 0 : c);
@@ -129,20 +128,20 @@ private:
             if constexpr (Beside == beside_products::silu) beside[r * p.ldc + j] = op::silu::value(totals[t]);
         });
         if constexpr (is_gated) {
-            auto const others = block.shuffle_xor(totals, each);  // of the same element
+            auto const others = block.shuffle_xor(totals, each);  // the other product's value of the same element
             elements([&](int t, index_t r, index_t j, int c) {
                 if (c == 0) beside[r * p.ldc + j] = op::silu::value(totals[t]) * others[t];
             });
         }
     }
 
-    // What column c of a warp reads, whose first is `column`: behind the last one that again.
+    // The table row that column c of a warp reads, `column` being the warp's first. Past the end it is the last one.
     CALM_HD W const* row_of_table(product<T, W> const& p, index_t column, int c) const {
         if constexpr (is_gated) return of[c].b + math::min(column, p.n - 1) * of[c].ldb;
         return p.b + math::min(column + c, p.n - 1) * p.ldb;
     }
 
-    // Begins to copy a group from l on, zeros behind k.
+    // Starts copying the group at index l of `row`, with zeros past k.
     template <class Block, class Stored>
     CALM_HD static void copy(Block& block, index_t k, Stored* to, Stored const* row, index_t l) {
         if (l + run <= k)
@@ -151,7 +150,7 @@ private:
             copy_first(block, to, row + l, k - l, run);
     }
 
-    // Adds the products of a group of each row of the table with the same of each row of A, and the squares of these.
+    // Adds the products of one group of every table row with the same group of every row of A, and the squares of A.
     CALM_HD static void add_step(sums& total, squares& of_rows, shared const& s, int t, int i, int place) {
         int const at = i * step + t % warp_size * run;
         group<T, run> y[columns];
@@ -170,17 +169,17 @@ private:
     }
 };
 
-// So few rows that a GPU has multiplied them with a number of the table before it has read the next. Of more than eight
-// the second eight find it in a cache.
+// With at most this many rows, a GPU has used a value of the table before it has read the next. Above eight rows, the
+// second eight find the table in a cache.
 inline constexpr index_t most_rows_by_warps = 16;
 
-// Which products go so: not those of many rows, nor those whose tables lie the other way. A row that is one of many
-// adds up by depth, here by lanes: to other bits.
+// Whether a product is computed this way: few rows, and a transposed table. Larger products sum along k rather than by
+// lanes, so their last bits differ.
 template <class T, class W> bool goes_by_warps(product<T, W> const& p) {
     return p.b_transposed && !p.a_transposed && p.m <= most_rows_by_warps;
 }
 
-// Products of the same rows, and what is written beside them, in one launch.
+// Products of the same rows and their epilogue, in one launch.
 template <beside_products Beside = beside_products::nothing, block_executor Backend, class T, class W,
           std::size_t Products, class Norm = no_norm>
 void products_by_warps(context<Backend> const& ctx, std::array<product<T, W>, Products> const& products,

@@ -1,5 +1,5 @@
 #pragma once
-// Random numbers in portable block form: a thread makes the four of one Philox block.
+// Random numbers as portable block kernels: each thread makes the four values of one Philox block.
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/math.hpp"
@@ -30,7 +30,7 @@ template <class T> struct draw_kept {
     }
 };
 
-// x[i] = number `number` + i of the keyed sequence that `draw` makes of four words at a time.
+// x[i] = element `number` + i of the keyed sequence; `draw` turns four words into four values.
 template <class Draw, class T> struct draw_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -39,7 +39,7 @@ template <class Draw, class T> struct draw_kernel {
     index_t n;
     key k;
     draw_number number;
-    // For n numbers, wherever they begin.
+    // Enough blocks for n values, wherever they begin.
     [[nodiscard]] CALM_HD static index_t blocks(index_t n) { return n > 0 ? blocks_for(n + 3, 4 * threads) : 0; }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
         std::uint64_t const first = number.now();

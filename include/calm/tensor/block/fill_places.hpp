@@ -1,5 +1,5 @@
 #pragma once
-// Random numbers of places in portable block form: a launch draws those of all rows.
+// Random numbers of rows with their own keys as portable block kernels: one launch draws all rows.
 
 #include "calm/tensor/block/fill.hpp"
 #include "calm/tensor/copy.hpp"
@@ -7,8 +7,8 @@
 
 namespace calm::detail {
 
-// x (R, each) = what `draw` makes of the keys of R places, of their own sequences or of those of `seed_block`, from
-// number first W on. A block has a part of one place.
+// x (R, each): values that `draw` makes of the keys of R places, from number places[r].first * W on. A nonzero
+// seed_block selects that substream of each key. A block has a part of one row.
 template <class Draw, class T> struct draw_places_kernel {
     static constexpr int threads = draw_kernel<Draw, T>::threads;
     using shared = typename draw_kernel<Draw, T>::shared;

@@ -1,6 +1,6 @@
 #pragma once
-// Products in portable block form: tiles of both factors in shared memory. What `blocks` and `emulated` compute with,
-// and a GPU where there is nothing faster. Both factors are stored in one type W, and computed with in C's.
+// Matrix products as portable block kernels, with tiles of both factors in shared memory. `blocks` and `emulated` use
+// them, and a GPU where nothing faster exists. Both factors are stored as W; the arithmetic has C's type.
 
 #include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/kernel.hpp"
@@ -8,17 +8,17 @@
 
 namespace calm::detail {
 
-// One block computes a tile of C, a thread 4 x 4 of its elements: rows t / 16 + 16 i, columns t % 16 + 16 j. The terms
-// of a slice of k are added up before they join the total, in the order of k. The next slice comes while one is used.
+// A block computes a tile of C, a thread 4 x 4 of its elements: rows t / 16 + 16 i, columns t % 16 + 16 j. Each slice
+// of k is summed before it joins the total, in the order of k. The next slice is loaded while one is used.
 template <class T, class W = T> struct product_kernel {
     static constexpr int threads = 256;
     static constexpr int side = 16;  // threads along each edge
-    static constexpr int each = 4;   // elements along each edge of a thread's
+    static constexpr int each = 4;   // elements of a thread along each edge
     static constexpr int tile = side * each;
-    static constexpr int slice = 16;            // of k
-    static constexpr int run = 16 / sizeof(W);  // elements that are copied at once, where they lie side by side
+    static constexpr int slice = 16;            // elements of k
+    static constexpr int run = 16 / sizeof(W);  // elements per copy, where they are contiguous
     struct alignas(16) factor {
-        W of[slice][tile + run];  // (k, rows or columns): runs are aligned
+        W of[slice][tile + run];  // (k, rows or columns); runs stay aligned
     };
     struct shared {
         factor a[2];
@@ -56,7 +56,7 @@ template <class T, class W = T> struct product_kernel {
     }
 
 private:
-    // Begins s[l][i] = element (first + i, k + l) of a factor whose k-th elements lie apart (k_major) or side by side.
+    // Starts s[l][i] = element (first + i, k + l) of a factor, which is stored (k, size) if k_major, else (size, k).
     template <class Block>
     CALM_HD void copy(Block& block, factor& s, W const* x, index_t stride, bool k_major, index_t first, index_t size,
                       index_t k, int t) const {

@@ -1,7 +1,7 @@
 #pragma once
-// Attention of one new position of each sequence, in portable block form: a block a piece of a head's keys, so that a
-// long text keeps a whole device busy, and then a block a head, which puts the pieces together. What a piece has
-// follows from where its keys stand: the bits are those of any room for them.
+// Decoding attention, one new position per sequence, as portable block kernels. One block per piece of a head's keys,
+// so that a long context keeps the whole device busy; then one block per head combines the pieces. Pieces begin at
+// fixed positions, so the result's bits do not depend on the cache's capacity.
 
 #include <limits>
 
@@ -13,21 +13,21 @@ namespace calm::detail {
 
 inline constexpr int next_attention_threads = 128;
 
-// The new position of a head of a sequence: which keys it sees, and where they are.
+// The new position of a head of a sequence: which keys it sees, and their offsets.
 struct next_position {
-    index_t keys;   // that it sees, its own the last
-    index_t q_at;   // where the head begins in its row of q, and of o
-    index_t kv_at;  // where the head's first key and value begin
+    index_t keys;   // how many it sees, its own last
+    index_t q_at;   // offset of the head in q and in o
+    index_t kv_at;  // offset of the head's first key and value
     CALM_HD next_position(attention_shape const& a, cached_sequence const& own, index_t i, index_t head) :
         keys(own.length + 1), q_at(a.q_start(i, head)), kv_at(a.kv_start(own.sequence, head / a.group())) {}
 };
 
-// Of a piece of keys: the highest score, the sum of exp(score - highest), and the values (head_size) weighted by that.
-// They are stored in this order, one number behind another.
+// For a piece of keys: the highest score, the sum of exp(score - highest), and the values (head_size) weighted by that
+// exponential. Stored contiguously in this order.
 template <class T> struct attention_pieces {
-    static constexpr index_t keys = next_attention_threads;  // of a piece: a thread has one
+    static constexpr index_t keys = next_attention_threads;  // per piece: one per thread
     T* memory;
-    index_t count;  // of each head
+    index_t count;  // pieces per head
     index_t head_size;
     [[nodiscard]] CALM_HD T* of(index_t head, index_t piece) const {
         return memory + (head * count + piece) * (head_size + 2);
@@ -44,7 +44,7 @@ template <class T> struct attend_to_piece_kernel {
         run partial[threads];
     };
     attention_shape a;
-    attention_pieces<T> pieces;  // of one a head nothing is stored: it is the result
+    attention_pieces<T> pieces;  // unused with one piece per head: that is the result
     T* o;
     T* lse;
     T const* q;
@@ -53,7 +53,7 @@ template <class T> struct attend_to_piece_kernel {
     cached_sequence const* sequences;
 
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        index_t const head = block / pieces.count;  // of all sequences
+        index_t const head = block / pieces.count;  // counted over all sequences
         index_t const i = head / a.heads;
         next_position const at(a, sequences[i], i, head % a.heads);
         index_t const first = block % pieces.count * threads;
@@ -77,7 +77,7 @@ template <class T> struct attend_to_piece_kernel {
         T const highest = b.max(score);
         b.phase([&](int t) { weight[t] = s.weight[t] = t < count ? math::exp(score[t] - highest) : T{}; });
         T const total = b.sum(weight);
-        // Some threads go down the values' columns, each by some of the rows.
+        // `across` threads cover the columns of the values; `down` of them share the rows.
         auto const across = static_cast<int>(a.head_size) / lanes<run>;
         int const down = threads / across;
         b.phase([&](int t) {
@@ -101,7 +101,7 @@ template <class T> struct attend_to_piece_kernel {
     }
 };
 
-// o (overwritten) and lse of a head.
+// Combines the pieces of a head: o (overwritten) and lse.
 template <class T> struct join_pieces_kernel {
     static constexpr int threads = next_attention_threads;
     struct shared {};
@@ -135,13 +135,13 @@ private:
     }
 };
 
-// Whether it is computed so.
+// Whether this kernel applies: one query per sequence, and heads of whole 16-byte groups that are not too large.
 template <class T> bool is_next_position(attention_shape const& a) {
     constexpr index_t run = lanes<group_of<T>>;
     return a.queries == 1 && a.head_size % run == 0 && a.head_size <= attend_to_piece_kernel<T>::most_of_head;
 }
 
-// Queries of one row of each sequence, against a cache with `room` positions.
+// Attention of one query row per sequence against a cache with `room` positions.
 template <block_executor Backend, class T>
 void run_next_attention(context<Backend>& ctx, attention_shape const& a, cached_sequence const* sequences, index_t room,
                         T* o, T* lse, T const* q, T const* k, T const* v) {

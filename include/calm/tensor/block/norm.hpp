@@ -1,8 +1,8 @@
 #pragma once
-// Normalisation of rows in portable block form: a block a row, and backward, where rows fit in registers, some rows
-// that are read once for all gradients. Trees that read the mean and the root that forward kept read them more often
-// (bench/norms.cpp has them, nn/norm.hpp that of a norm without gain). LayerNorm's forward would make as many passes as
-// here, and stands because nobody has measured its tree on a GPU.
+// Normalisation of rows as portable block kernels: one block per row. Backward, where rows fit in registers, has a few
+// rows per block and reads them once for all gradients. Expression trees over forward's saved mean and root read them
+// more often (compared in bench/norms.cpp; nn/norm.hpp has one for a norm without gain). For LayerNorm's forward, a
+// tree would make as many passes as this kernel; it has not been measured on a GPU.
 
 #include "calm/tensor/block/by_rows.hpp"
 #include "calm/tensor/block/rows.hpp"
@@ -45,11 +45,11 @@ template <class T, class Y> struct layer_norm_kernel {
     }
 };
 
-// A norm's gradients. With h = (x - mean) r a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, with that of `plus`
-// where there are such rows, and adds dy h to the gain's gradient and dy to the bias's. Unless it is Centred the mean
-// is 0, and so is the second term: RMSNorm.
+// Gradients of a norm. With h = (x - mean) r, a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, plus its row of
+// `plus` if that is given. It adds dy h to the gain's gradient and dy to the bias's. Without Centred (RMSNorm) mean and
+// second term are zero.
 template <class T, bool Centred> struct norm_gradient {
-    T* dx;  // may take the place of dy or x
+    T* dx;  // may alias dy or x
     T const* dy;
     T const* x;
     T const* w;
@@ -59,17 +59,17 @@ template <class T, bool Centred> struct norm_gradient {
     T const* plus = nullptr;
 
     struct sums {
-        T slope;  // of dy w
-        T along;  // of dy w h
+        T slope;  // sum of dy w
+        T along;  // sum of dy w h
     };
     CALM_HD static sums both(sums const& a, sums const& b) { return {a.slope + b.slope, a.along + b.along}; }
 
-    // h of elements j of a row, from x.
+    // h from x, in some elements of one row.
     template <class V> CALM_HD V normal(V value, index_t row) const {
         if constexpr (Centred) value = value - splat<V>(mean[row]);
         return value * splat<V>(r[row]);
     }
-    // What they add to the sums, g being dy.
+    // Adds the terms of elements j to the sums; g is dy.
     template <class V> CALM_HD void add(sums& total, V g, V h, index_t j) const {
         V const slope = g * load<V>(place_of<V>(w + j));
         if constexpr (Centred) total.slope += calm::sum(slope);
@@ -80,7 +80,7 @@ template <class T, bool Centred> struct norm_gradient {
         auto const count = static_cast<T>(n);
         return {total.slope / count, total.along / count};
     }
-    // dx there.
+    // dx in elements j of one row.
     template <class V> CALM_HD V back(sums const& mean_of, V g, V h, index_t row, index_t j) const {
         V slope = g * load<V>(place_of<V>(w + j));
         if constexpr (Centred) slope = slope - splat<V>(mean_of.slope);
@@ -89,7 +89,7 @@ template <class T, bool Centred> struct norm_gradient {
     }
 };
 
-// dx of any width, a block a row.
+// dx for rows of any width, one block per row.
 template <class T, bool Centred> struct norm_back_kernel {
     static constexpr int threads = norm_threads;
     struct shared {};
@@ -112,7 +112,7 @@ template <class T, bool Centred> struct norm_back_kernel {
     }
 };
 
-// What a row adds to the gain's gradient there.
+// A row's contribution to the gain's gradient.
 template <class T, bool Centred> struct gain_term {
     norm_gradient<T, Centred> of;
     [[nodiscard]] bool in_groups() const { return are_in_groups(of.n, {of.dy, of.x}); }
@@ -122,8 +122,8 @@ template <class T, bool Centred> struct gain_term {
     }
 };
 
-// All gradients in one pass over memory: a block has `chunk` rows, of which each `team` of its threads keeps one in
-// registers, and its columns' sums over the block's rows. For rows of whole groups, at most `widest` numbers.
+// All gradients in one pass over memory. A block has `chunk` rows; each team of its threads keeps one row in registers,
+// and the column sums of its rows. For rows of whole 16-byte groups, at most `widest` elements.
 template <class T, bool Centred, int Groups, int Team> struct norm_gradients_kernel {
     using V = group_of<T>;
     static constexpr int threads = norm_threads;
@@ -133,8 +133,8 @@ template <class T, bool Centred, int Groups, int Team> struct norm_gradients_ker
         V partial[threads];
     };
     norm_gradient<T, Centred> of;
-    T* gains;   // (blocks, n), sums of dy h
-    T* biases;  // (blocks, n), of dy, where Centred
+    T* gains;   // (blocks, n): sums of dy h
+    T* biases;  // (blocks, n): sums of dy, where Centred
     index_t rows;
     index_t chunk;
 
@@ -151,7 +151,7 @@ template <class T, bool Centred, int Groups, int Team> struct norm_gradients_ker
                 index_t const row = first + t / Team;
                 sums own{};
                 if (row < last) {
-                    // Behind the end of a row its last group is read again, and counts nothing.
+                    // Past the row's end, its last group is read again and counts as zero.
                     T const* const dy = of.dy + row * of.n;
                     T const* const x = of.x + row * of.n;
                     for (int i = 0; i < Groups; ++i) g[t].group[i] = load<V>(place_of<V>(dy + within(column(t, i))));
@@ -185,11 +185,11 @@ private:
     struct of_thread {
         V group[Groups];
     };
-    // Where group i of thread t stands in a row.
+    // The column of group i of thread t.
     CALM_HD static index_t column(int t, int i) { return index_t{lanes<V>} * (i * Team + t % Team); }
     [[nodiscard]] CALM_HD index_t within(index_t j) const { return j < of.n ? j : of.n - lanes<V>; }
 
-    // Of each team's row, for its threads.
+    // The means of each team's row, for its threads.
     template <class Block, class Sums> CALM_HD Sums means_of_team(Block& b, Sums all) const {
         auto const both = norm_gradient<T, Centred>::both;
         if constexpr (teams == 1) {
@@ -202,7 +202,7 @@ private:
         }
         return all;
     }
-    // to (n) = the sums of the teams, in their order.
+    // to (n) = the sums of the teams, added in order.
     template <class Block, class Columns>
     CALM_HD void put_columns(Block& b, shared& s, Columns const& own, T* to) const {
         for (int i = 0; i < Groups; ++i) {
@@ -217,11 +217,11 @@ private:
     }
 };
 
-// dx, and added to dw and, where Centred, to db their gradients. The bits follow from the shape alone.
+// Writes dx; adds to dw and, where Centred, to db. The result's bits depend on the shape alone.
 template <class T, bool Centred, class Backend>
 void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& of, T* dw, T* db, index_t rows) {
     constexpr index_t most_blocks = 512;
-    constexpr index_t few_rows = norm_threads / warp_size;  // of a block, one a warp
+    constexpr index_t few_rows = norm_threads / warp_size;  // at least so many rows per block: one per warp
     auto const in_one_pass = [&]<int Groups, int Team>() {
         index_t const chunk = std::max(few_rows, blocks_for(rows, most_blocks)), blocks = blocks_for(rows, chunk);
         arena_scope const scope(ctx.scratch);
@@ -237,7 +237,7 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& 
     if (whole && of.n <= 2 * warp_size * group) return in_one_pass.template operator()<2, warp_size>();
     if (whole && of.n <= 8 * warp_size * group) return in_one_pass.template operator()<8, warp_size>();
     if (whole && of.n <= 8 * norm_threads * group) return in_one_pass.template operator()<8, norm_threads>();
-    run_row_sums(ctx, dw, rows, of.n, gain_term<T, Centred>{of});  // before dx takes the place of what it reads
+    run_row_sums(ctx, dw, rows, of.n, gain_term<T, Centred>{of});  // before dx overwrites what it reads
     if constexpr (Centred) run_add_row_sums(ctx, db, of.dy, rows, of.n);
     launch(ctx, rows, norm_back_kernel<T, Centred>{of});
 }

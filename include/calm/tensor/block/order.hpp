@@ -1,6 +1,6 @@
 #pragma once
-// Rows in the order of their ids, in portable block form: a stable radix sort of the numbers of the rows, eight bits of
-// the ids at a time, two kernels each. Without atomics, so equal ids stay as they come.
+// Rows sorted by id, as portable block kernels: a stable radix sort of the row numbers, eight bits of the ids per pass,
+// two kernels per pass. It needs no atomics, so rows with equal ids keep their order.
 
 #include <cstdint>
 
@@ -9,12 +9,12 @@
 
 namespace calm::detail {
 
-// The rows as the bits before have sorted them, and the next bits of their ids. A block has a tile of the rows.
+// Rows as sorted by the lower bits, and the next digit of their ids. Each block has one tile of rows.
 template <class Id> struct rows_to_sort {
     static constexpr int digits = 256;
     static constexpr index_t tile = 2048;
     Id const* ids;
-    row_id const* order;  // null: as they come
+    row_id const* order;  // null: the original order
     index_t n;
     int shift;
 
@@ -23,14 +23,14 @@ template <class Id> struct rows_to_sort {
         return static_cast<std::int16_t>(static_cast<std::uint64_t>(ids[row]) >> shift & (digits - 1));
     }
     [[nodiscard]] CALM_HD index_t tiles() const { return blocks_for(n, tile); }
-    // How many rows a tile has.
+    // Number of rows in a tile.
     [[nodiscard]] CALM_HD int rows_of(index_t block) const {
         index_t const left = n - block * tile;
         return static_cast<int>(left < tile ? left : tile);
     }
 };
 
-// counts (tiles, digits): how many rows of a tile have a digit. A thread counts one.
+// counts (tiles, digits): how many rows of a tile have each digit. One thread per digit.
 template <class Id> struct count_digits_kernel {
     using sorting = rows_to_sort<Id>;
     static constexpr int threads = sorting::digits;
@@ -52,8 +52,8 @@ template <class Id> struct count_digits_kernel {
     }
 };
 
-// sorted = the rows by that digit, those of equal digits as before. A thread puts the rows of one digit of a tile
-// behind those of smaller digits, and those of its own in the tiles before.
+// sorted = the rows ordered by this digit; equal digits keep their order. A thread places the rows of one digit of a
+// tile, after all rows with smaller digits and after the rows with its digit in earlier tiles.
 template <class Id> struct put_digits_kernel {
     using sorting = rows_to_sort<Id>;
     static constexpr int threads = sorting::digits;
@@ -61,7 +61,7 @@ template <class Id> struct put_digits_kernel {
         std::int16_t digit[sorting::tile];
         row_id row[sorting::tile];
         index_t before[threads];  // in earlier tiles
-        index_t total[threads];   // in all
+        index_t total[threads];   // in all tiles
     };
     sorting all;
     index_t const* counts;
@@ -89,7 +89,7 @@ template <class Id> struct put_digits_kernel {
     }
 };
 
-// The numbers of n > 0 rows in the order of their ids, 0 .. V - 1; in ctx.scratch.
+// The numbers of n > 0 rows in the order of their ids, which are below V. In ctx.scratch.
 template <block_executor Backend, class Id>
 row_id const* order_of_rows(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
     using sorting = rows_to_sort<Id>;

@@ -1,5 +1,5 @@
 #pragma once
-// Rows that stand for several, in portable block form: a block a row of them, which on a device may be stored in bf16.
+// Repeated rows as portable block kernels: one block per distinct row. A device may store them in bf16.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/kernel.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Rotary embeddings in portable block form.
+// Rotary embeddings as portable block kernels.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/attention_shape.hpp"
@@ -11,15 +11,15 @@
 
 namespace calm::detail {
 
-// Some pairs of every head, first .. first + count. Their frequencies go with the kernel: nothing is copied to a
-// device, and nothing waits.
+// Pairs first .. first + count - 1 of every head. Their frequencies are kernel arguments, so nothing is copied to a
+// device and nothing waits.
 struct pairs_of_heads {
     static constexpr index_t most = 128;
     index_t first, count;
     float frequencies[most];
 };
 
-// f(pairs) until all pairs of the heads were given to it.
+// Calls f(pairs) in batches that cover all pairs of a head.
 template <class F> void for_pairs(rotation const& to, F const& f) {
     index_t const half = to.head_size / 2;
     for (index_t first = 0; first < half; first += pairs_of_heads::most) {
@@ -29,11 +29,11 @@ template <class F> void for_pairs(rotation const& to, F const& f) {
     }
 }
 
-// How some neighbouring pairs of a head are turned at a position.
+// The rotation of some neighbouring pairs of a head at one position.
 template <class T, int Pairs> struct turn_of_pairs {
     using numbers = group<computed_in<T>, Pairs>;
     numbers c, s;
-    index_t half;  // of a head, between the numbers of a pair
+    index_t half;  // of a head: the distance within a pair
 
     CALM_HD turn_of_pairs(rotation const& to, index_t position, float const* turns) : half(to.head_size / 2) {
         for (int l = 0; l < Pairs; ++l) {
@@ -42,7 +42,7 @@ template <class T, int Pairs> struct turn_of_pairs {
             s.lane[l] = static_cast<computed_in<T>>(to.direction * static_cast<double>(angle.sine));
         }
     }
-    // y, which may be x, becomes the pairs that begin at x.
+    // y, which may be x, becomes the rotated pairs that begin at x.
     CALM_HD void operator()(T* y, T const* x) const {
         auto const u = load_group<computed_in<T>, Pairs>(x);
         auto const w = load_group<computed_in<T>, Pairs>(x + half);
@@ -51,17 +51,17 @@ template <class T, int Pairs> struct turn_of_pairs {
     }
 };
 
-// A thread turns some neighbouring pairs of some heads of a row of x, in place, and of the same row of another matrix,
-// whose width may be 0: `Pairs` at a time.
+// A thread rotates `Pairs` neighbouring pairs of some heads in one row of x, in place, and in the same row of another
+// matrix, whose width may be 0.
 template <class T, int Pairs> struct rotate_kernel {
     static constexpr int threads = 256;
-    static constexpr index_t heads = 4;  // of a thread: their pairs are turned alike
+    static constexpr index_t heads = 4;  // per thread: they share the angles
     struct shared {};
     T* x;
     T* other;
     index_t other_width;
     rotation to;
-    cached_sequence const* sequences;  // that go on, to.period rows each; null: all rows begin at to.first
+    cached_sequence const* sequences;  // with to.period new rows each; null: all rows begin at to.first
     pairs_of_heads pairs;
 
     [[nodiscard]] index_t blocks() const { return blocks_for(to.rows * parts() * runs(), threads); }
@@ -87,13 +87,13 @@ template <class T, int Pairs> struct rotate_kernel {
     }
 
 private:
-    [[nodiscard]] CALM_HD index_t runs() const { return pairs.count / Pairs; }  // of pairs, of a head
-    [[nodiscard]] CALM_HD index_t parts() const {                               // of heads, of a row
+    [[nodiscard]] CALM_HD index_t runs() const { return pairs.count / Pairs; }  // groups of pairs per head
+    [[nodiscard]] CALM_HD index_t parts() const {                               // groups of heads per row
         return blocks_for(math::max(to.width, other_width), heads * to.head_size);
     }
 };
 
-// x, and the rows beside it of another matrix.
+// Rotates x and the same rows of another matrix.
 template <block_executor Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rotation const& to,
                 cached_sequence const* sequences = nullptr) {
@@ -112,15 +112,15 @@ void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
     run_rotate<Backend, T>(ctx, x, nullptr, 0, to, sequences.there);
 }
 
-// A call turns a pair of one head: of the queries, in place; or of new keys, to where they are appended, and there the
-// values go that stand beside the pair.
+// A call rotates one pair of one head: of the queries in place, or of new keys into the cache. With keys it also copies
+// the values of the same place.
 template <class T> struct rotate_and_append_kernel {
     T* queries;
     rotation to;  // of the queries
     append_kernel<T> appended;
     pairs_of_heads pairs;
 
-    // How many calls.
+    // Number of calls.
     [[nodiscard]] index_t calls() const { return to.rows * pairs.count * heads(); }
     CALM_HD void operator()(index_t i) const {
         index_t const pair = i % pairs.count;
@@ -129,7 +129,8 @@ template <class T> struct rotate_and_append_kernel {
         index_t const position = row % appended.count;
         cached_sequence const of = appended.sequences[row / appended.count];
         turn_of_pairs<T, 1> const by(to, of.length + position, pairs.frequencies + pair);
-        index_t const place = head * to.head_size + pairs.first + pair;  // in a row of queries, and keys behind them
+        // Index into one row of queries followed by keys.
+        index_t const place = head * to.head_size + pairs.first + pair;
         if (place < to.width) {
             T* const query = queries + row * to.width + place;
             by(query, query);

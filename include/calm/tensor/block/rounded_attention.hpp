@@ -1,20 +1,20 @@
 #pragma once
-// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp). What is in fp32 is rounded into
-// scratch, and what was written is widened.
+// Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp). Inputs in fp32 are rounded into
+// ctx.scratch, and their outputs are converted back.
 
 #include "calm/tensor/attention_graph.hpp"
 #include "calm/tensor/block/rows.hpp"
 
 namespace calm::detail {
 
-// o and lse from q, k and v, whose heads are of whole groups of 16 bytes: compute(memory), which may take of
-// ctx.scratch, is asked for the forward graph.
+// o and lse from q, k and v; a head's rows must be whole 16-byte groups. Calls compute(memory), which runs the forward
+// graph and may use ctx.scratch.
 template <device_memory Backend, class Compute>
 void attend_in_bf16(context<Backend>&, attention_shape const&, bf16* o, float* lse, bf16 const* q, bf16 const* k,
                     bf16 const* v, Compute const& compute) {
     using part = attention_part;
     attention_memory memory;
-    memory[part::q] = const_cast<bf16*>(q);  // which it only reads, as all that is const here and below
+    memory[part::q] = const_cast<bf16*>(q);  // only read, as is everything const here and below
     memory[part::k] = const_cast<bf16*>(k);
     memory[part::v] = const_cast<bf16*>(v);
     memory[part::o] = o;
@@ -22,7 +22,7 @@ void attend_in_bf16(context<Backend>&, attention_shape const&, bf16* o, float* l
     compute(memory);
 }
 
-// dq, dk and dv from what it read and wrote, and dout; compute(memory) is asked for the backward graph.
+// dq, dk and dv from dout and forward's inputs and outputs. Calls compute(memory), which runs the backward graph.
 template <device_memory Backend, class Compute>
 void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* dq, bf16* dk, bf16* dv,
                          bf16 const* dout, bf16 const* o, float const* lse, bf16 const* q, bf16 const* k, bf16 const* v,
@@ -47,7 +47,7 @@ void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* 
     compute(memory);
 }
 
-// The same of what is in fp32.
+// Overloads for fp32: they round the inputs to bf16 and convert the outputs back.
 template <device_memory Backend, class Compute>
 void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
                     float const* k, float const* v, Compute const& compute) {

@@ -1,5 +1,5 @@
 #pragma once
-// Products of a device, whose factors may be rounded to bf16 first: by a kernel, into scratch.
+// Products on a device, whose factors may first be rounded to bf16: by a kernel, into ctx.scratch.
 
 #include <type_traits>
 
@@ -12,10 +12,10 @@
 
 namespace calm::detail {
 
-// y = a matrix x (rows, columns), rounded. A row of y is whole groups of 16 bytes, zeros behind the columns: so tensor
-// cores read it. Without x there are no rows.
+// y = a matrix x (rows, columns), rounded to bf16. Rows of y are zero-padded to whole 16-byte groups, as tensor cores
+// need them. Without x there are no rows.
 struct rounded_matrix {
-    static constexpr index_t each = 8;  // numbers of a group
+    static constexpr index_t each = 8;  // elements of a group
     bf16* y;
     float const* x;
     index_t rows, columns, x_stride;
@@ -23,12 +23,12 @@ struct rounded_matrix {
     [[nodiscard]] CALM_HD index_t row_groups() const { return (columns + each - 1) / each; }
     [[nodiscard]] CALM_HD index_t y_stride() const { return row_groups() * each; }
     [[nodiscard]] CALM_HD index_t groups() const { return rows * row_groups(); }
-    // Whether x, too, is whole groups without gaps: its rows are of no interest then.
+    // Whether x has rows of whole groups without gaps too: then it counts as one row.
     [[nodiscard]] CALM_HD bool is_one_row() const { return x_stride == columns && columns % each == 0; }
 
     // Writes group i of y.
     CALM_HD void round(index_t i) const { store_group(y + i * each, numbers(i)); }
-    // What stands there in x, zeros behind the columns.
+    // Elements of group i in x, zeros past the columns.
     [[nodiscard]] CALM_HD group<float, each> numbers(index_t i) const {
         if (is_one_row()) return load_group<float, each>(x + i * each);
         index_t const row = i / row_groups();
@@ -36,13 +36,13 @@ struct rounded_matrix {
         float const* const from = x + row * x_stride + column;
         if (column + each <= columns) return load_group<float, each>(from);
         group<float, each> first(0.0F);
-        for (int l = 0; l < each; ++l)  // of a size that is known: they stay in registers
+        for (int l = 0; l < each; ++l)  // a constant trip count: they stay in registers
             if (column + l < columns) first.lane[l] = from[l];
         return first;
     }
 };
 
-// Rounds N matrices, a thread a group of one of them.
+// Rounds N matrices, one group per thread.
 template <int N> struct round_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -57,8 +57,8 @@ template <int N> struct round_kernel {
     }
 
 private:
-    // Rounds group i of the matrices from number I on, each asked for by a number that is known: a device reads it
-    // where the kernel's own are, in place of a copy in memory of the thread's.
+    // Rounds group i, counted from matrix I on. I is a compile-time constant, so that a device reads of[I] from the
+    // kernel's arguments instead of a copy in local memory.
     template <int I> CALM_HD void round_from(index_t i) const {
         if constexpr (I < N) {
             if (i < of[I].groups()) return of[I].round(i);
@@ -67,13 +67,13 @@ private:
     }
 };
 
-// A factor of a product in bf16: as it came, or what is to be rounded, into memory that is taken.
+// A factor of a product in bf16: already rounded, or to be rounded into memory taken from an arena.
 struct rounded_factor {
     bf16 const* x;
     index_t stride;
-    rounded_matrix missing{};  // has no rows where nothing is
+    rounded_matrix missing{};  // still to be rounded, or without rows
 
-    // (rows, columns) as the product sees it.
+    // The factor is (rows, columns) as the product sees it.
     template <class Backend>
     rounded_factor(arena<Backend>& memory, bf16 const* rounded, float const* full, index_t rows, index_t columns,
                    index_t full_stride, bool is_transposed) :
@@ -87,15 +87,15 @@ struct rounded_factor {
     }
 };
 
-// A device with a library of products has an overload of its own.
+// Overloaded where a device has a matrix library.
 template <device_memory Backend, class T, class W>
 void stored_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     block_product(ctx, p);
 }
 
-// The same of factors in bf16 whose columns, or depth, are no whole groups of 16 bytes, though their rows begin at
-// such: as one that is, and what is left. Tensor cores read groups, and a library multiplies all of the others many
-// times as slowly (H100: the logits of 128,257 tokens).
+// Product of bf16 factors whose rows begin at 16-byte addresses, but whose columns or depth are not whole 16-byte
+// groups: split into whole groups and a remainder. Tensor cores read groups; otherwise a library computes the whole
+// product many times more slowly (H100: the logits of 128,257 tokens).
 template <device_memory Backend, class T>
 void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const& p) {
     constexpr index_t group = rounded_matrix::each, many = 64 * group;
@@ -110,7 +110,7 @@ void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const
         product_in_groups(ctx, most);
         return product_in_groups(ctx, left);
     }
-    bool const is_by_depth = !p.a_transposed || p.b_transposed;  // a factor's rows are as long as the depth
+    bool const is_by_depth = !p.a_transposed || p.b_transposed;  // a factor's rows run along the depth
     if (std::is_same_v<T, float> && is_by_depth && p.k > many && p.k % group != 0 && p.lda % group == 0 &&
         p.ldb % group == 0) {
         auto most = p, left = p;
@@ -126,7 +126,7 @@ void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const
     stored_product(ctx, p);
 }
 
-// The product of the rounded factors; C is rounded, and the bias with it, where it has no memory in fp32.
+// The product of the rounded factors. If C has no memory in fp32, it and the bias are rounded too.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
     arena_scope const scope(ctx.scratch);
     auto const known = [&](bf16 const* rounded, float const* full, index_t stride) {
@@ -152,13 +152,13 @@ template <device_memory Backend> void rounded_product(context<Backend>& ctx, pro
         multiply(p.c_rounded, static_cast<bf16 const*>(bias.y), static_cast<bf16 const*>(nullptr));
 }
 
-// Whether a product has one of its matrices of float in bf16 alone.
+// Whether one of a product's float matrices exists in bf16 only.
 template <class W> bool has_rounded(product<float, W> const& p) {
     return (p.a == nullptr && p.a_rounded != nullptr) || (p.b == nullptr && p.b_rounded != nullptr) ||
            (p.c == nullptr && p.c_rounded != nullptr);
 }
 
-// In bf16 where the context multiplies so and there are more than few rows, or where a matrix is in nothing else.
+// In bf16 if the context multiplies in bf16 and there are more than a few rows, or if an operand exists in bf16 only.
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
     if constexpr (std::is_same_v<T, float>)
         if (has_rounded(p) || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);

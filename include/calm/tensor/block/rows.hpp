@@ -1,5 +1,5 @@
 #pragma once
-// Rows of matrices in portable block form: copies, sums over rows, gathering and scattering.
+// Rows of matrices as portable block kernels: copies, sums over rows, gather and scatter.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,15 +21,15 @@ template <class T, class U> struct copy_kernel {
     }
 };
 
-// Whether rows of so many numbers are whole groups, and begin where a device reads a group at once: what an arena or a
-// tensor has does.
+// Whether rows of this width are whole 16-byte groups and begin at 16-byte addresses, as memory of arenas and tensors
+// does.
 template <class T> bool are_in_groups(index_t width, std::initializer_list<T const*> matrices) {
     return width % lanes<group_of<T>> == 0 && std::all_of(matrices.begin(), matrices.end(), [](T const* p) {
                return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
            });
 }
 
-// The elements of a matrix (R, width), which may be of bf16, as what row_sums_kernel adds up.
+// A matrix (R, width), which may be bf16, as terms of row_sums_kernel.
 template <class T> struct rows_term {
     T const* x;
     index_t width;
@@ -38,13 +38,13 @@ template <class T> struct rows_term {
 };
 
 // out (chunks, width) = or += the sums of term.at<V>(row, column) over the rows of a chunk. A block has one chunk and
-// 32 columns, which some of its threads add up side by side: V is a group where the rows are in groups.
+// 32 columns; several threads share each column. V is a group if rows are whole groups.
 template <class V, class Term> struct row_sums_kernel {
     using T = lane_t<V>;
     static constexpr int columns = 32;
     static constexpr int threads = 256;
-    static constexpr int across = columns / lanes<V>;  // threads of a row
-    static constexpr int down = threads / across;      // rows at once
+    static constexpr int across = columns / lanes<V>;  // threads per row
+    static constexpr int down = threads / across;      // rows in parallel
     struct shared {
         V partial[down][across];
     };
@@ -81,7 +81,7 @@ template <class V, class Term> struct row_sums_kernel {
     }
 };
 
-// y (R, width) = table [ids], which may be stored narrower: a block a row.
+// y (R, width) = table[ids]; the table may have a narrower type. One block per row.
 template <class T, class W, class Id> struct gather_kernel {
     static constexpr int threads = 128;
     struct shared {};
@@ -98,12 +98,12 @@ template <class T, class W, class Id> struct gather_kernel {
     }
 };
 
-// table [ids] += dy (R, width), from the rows in the order of their ids. A block has a row that is the first of its id:
-// it adds the rows of that id as they come. V is a group where the rows are in groups.
+// table[ids] += dy (R, width), from rows sorted by id. The block of the first row of an id adds all rows of that id, in
+// order; the other blocks return. V is a group if rows are whole groups.
 template <class V, class Id> struct scatter_kernel {
     using T = lane_t<V>;
     static constexpr int threads = 128;
-    static constexpr int at_once = 8;  // rows that come together, of an id that many have
+    static constexpr int at_once = 8;  // rows loaded together, for frequent ids
     struct shared {};
     T* table;
     T const* dy;
@@ -135,7 +135,7 @@ template <class V, class Id> struct scatter_kernel {
     }
 
 private:
-    // Behind the last row of an id, of which `first` is one: most have few.
+    // The end of the rows with this id, of which `first` is the first. A galloping search, as most ids have few rows.
     [[nodiscard]] CALM_HD index_t end_of(Id id, index_t first) const {
         index_t inside = first, outside = first + 1;
         while (outside < rows && ids[order[outside]] == id) {
@@ -179,20 +179,20 @@ void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
     launch(ctx, element_blocks<group_of<T>>(n), copy_kernel<T, U>{y, x, n});
 }
 
-// Rows in ctx.scratch that are stored as T, of others that are stored in another type.
+// Rows converted to T, in ctx.scratch.
 template <class T, block_executor Backend> class converted_rows {
 public:
     converted_rows(context<Backend>& ctx, index_t rows) : ctx_(ctx), rows_(rows) {}
 
-    // Memory for rows of `width` numbers.
+    // Memory for rows of `width` elements.
     T* room(index_t width) { return ctx_.scratch.template take<T>(extents<dyn>(rows_ * width)).data(); }
-    // x, as T.
+    // x, converted to T.
     template <class Other> T const* of(Other const* x, index_t width) {
         T* const there = room(width);
         run_copy(ctx_, there, x, rows_ * width);
         return there;
     }
-    // to = x, as what is stored there.
+    // to = x, converted to the type of `to`.
     template <class Other> void put(Other* to, T const* x, index_t width) const {
         run_copy(ctx_, to, x, rows_ * width);
     }
@@ -217,12 +217,12 @@ void run_sums_of_chunks(context<Backend> const& ctx, T* out, index_t rows, index
     bool const in_groups = term.in_groups() && are_in_groups<T>(width, {out});
     in_groups ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
-// total (width) += the sum over rows of term.at<V>(row, column), in one launch: where rows are few.
+// total (width) += the sum over rows of term.at<V>(row, column), in one launch: for few rows.
 template <class Backend, class T, class Term>
 void run_row_sums_at_once(context<Backend> const& ctx, T* total, index_t rows, index_t width, Term const& term) {
     if (rows > 0) run_sums_of_chunks(ctx, total, rows, width, rows, true, term);
 }
-// The same of any number of rows: chunks of them first, then the chunks.
+// As run_row_sums_at_once, but for any number of rows: sums chunks of them first, then the chunks.
 template <block_executor Backend, class T, class Term>
 void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
     constexpr index_t chunk = 256;
@@ -243,7 +243,7 @@ void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids,
     launch(ctx, rows, gather_kernel<T, W, Id>{y, table, ids, width});
 }
 
-// The ids are in 0 .. V - 1.
+// The ids must be in 0 .. V - 1.
 template <block_executor Backend, class T, class Id>
 void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width,
                           index_t V) {
@@ -254,7 +254,7 @@ void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const
     are_in_groups<T>(width, {table, dy}) ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
 
-// The place of the first id outside 0 .. V - 1, or n. Waits for a device.
+// Index of the first id outside 0 .. V - 1, or n. Waits for a device.
 template <block_executor Backend, class Id>
 index_t run_first_outside(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
     arena_scope const scope(ctx.scratch);

@@ -1,6 +1,6 @@
 #pragma once
-// Products of executors of blocks with weights in bf16: few rows read them as they are. Many are split into three parts
-// in bf16 on a device, and multiplied with what a kernel widens into scratch elsewhere.
+// Products of block backends with weights in bf16. Few rows read the weights as they are. For many rows, a device
+// splits A into three bf16 parts; elsewhere a kernel converts the weights to fp32 in ctx.scratch.
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/block/few_rows.hpp"
@@ -9,7 +9,7 @@
 
 namespace calm::detail {
 
-// The same product with another second factor of the same strides.
+// The product with another second factor of the same strides.
 template <class U, class T, class W> product<T, U> with_second(product<T, W> const& p, U const* b) {
     return {p.m,
             p.n,
@@ -30,8 +30,8 @@ template <class U, class T, class W> product<T, U> with_second(product<T, W> con
             p.plus};
 }
 
-// y (3, groups of x) = x, rounded to bf16, what that leaves, rounded, and what is left then: together every number that
-// is not below 2^-110. A thread a group.
+// y (3, groups of x): x rounded to bf16, the rounded remainder, and the rounded remainder of that. Their sum is exactly
+// x unless |x| is below 2^-110. One thread per group.
 struct split_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -47,7 +47,7 @@ struct split_kernel {
                 store_group(x.y + (part * x.groups() + i) * each, left);
                 for (float& number : left.lane) {
                     auto const stored = static_cast<float>(bf16(number));
-                    bool const is_finite = stored - stored == 0.0F;  // else it says all
+                    bool const is_finite = stored - stored == 0.0F;  // else the first part says all
                     number = is_finite ? number - stored : 0.0F;
                 }
             }
@@ -55,8 +55,8 @@ struct split_kernel {
     }
 };
 
-// A B of many rows as the sum of three products in bf16, whose sums are fp32: as close as one in fp32, on tensor cores,
-// and B is read as it is stored. The least part comes first.
+// A B for many rows as the sum of three bf16 products with fp32 sums: as accurate as fp32, on tensor cores, and B is
+// read as it is stored. The smallest part comes first.
 template <device_memory Backend> void split_product(context<Backend>& ctx, product<float, bf16> const& p) {
     arena_scope const scope(ctx.scratch);
     rounded_matrix parts{nullptr, p.a, p.m, p.k, p.lda};
@@ -74,8 +74,8 @@ template <device_memory Backend> void split_product(context<Backend>& ctx, produ
     }
 }
 
-// The product of both factors in bf16, where a device multiplies so; else by its parts; else that of B widened, which
-// has the strides that it would have in float, so a library chooses the same way.
+// In bf16 where the device multiplies in bf16; else by three parts; else with B converted to fp32. The converted B
+// keeps its strides, so that a library chooses the same algorithm.
 template <block_executor Backend> void gemm(context<Backend>& ctx, product<float, bf16> const& p) {
     if constexpr (device_memory<Backend>) {
         auto in_bf16 = with_second<float>(p, nullptr);
@@ -92,7 +92,7 @@ template <block_executor Backend> void gemm(context<Backend>& ctx, product<float
     auto const b = ctx.scratch.template take<float>(extents<dyn>(rows * p.ldb));
     index_t const columns = p.b_transposed ? p.k : p.n;
     bool const is_empty = rows == 0 || columns == 0;
-    run_copy(ctx, b.data(), p.b, is_empty ? 0 : (rows - 1) * p.ldb + columns);  // with what lies between the rows
+    run_copy(ctx, b.data(), p.b, is_empty ? 0 : (rows - 1) * p.ldb + columns);  // with the gaps between rows
     gemm(ctx, with_second<float>(p, static_cast<float const*>(b.data())));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Causal attention of one head with online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): tiles of queries
-// against tiles of keys, so no P x P matrix is kept. Layout and arithmetic only; the layer is nn/attention.hpp.
-// Empty under nvcc.
+// against tiles of keys, so no P x P matrix is stored. Layout and arithmetic only; the layer is nn/attention.hpp. Empty
+// under nvcc.
 
 #ifndef __CUDACC__
 
@@ -16,7 +16,7 @@ namespace calm::detail {
 
 inline constexpr index_t attention_tile = 64;
 
-// scores (tq, tk) of a tile: scale q k^T; keys after the query get -infinity.
+// scores (tq, tk) of a tile: scale q k^T, -infinity for keys after the query.
 template <class T>
 void attention_scores(attention_shape const& a, T* scores, T const* q, T const* k, index_t q0, index_t tq, index_t k0,
                       index_t tk) {
@@ -102,7 +102,7 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
                 for_pieces<T>(0, tk, [&]<class V>(index_t j) {
                     store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i])));
                 });
-                // With all keys in one tile, the sum that cancels exactly where one key takes all the weight.
+                // With all keys in one tile, this sum cancels exactly when one key has all the weight.
                 if (end <= tile) delta[i] = dot(w, s, tk);
                 for_pieces<T>(0, tk, [&]<class V>(index_t j) {
                     store(s + j, load<V>(w + j) * (load<V>(s + j) - splat<V>(delta[i])) * splat<V>(scale));
@@ -128,7 +128,7 @@ void run_attention(context<cpu>& ctx, attention_shape const& a, T* o, T* lse, T 
     });
 }
 
-// The same of queries against memory of more sequences and positions, those of the i-th behind what it has so far.
+// Attention against a cache: the queries of sequence i come after the positions that it already has.
 template <class T>
 void run_cached_attention(context<cpu>& ctx, attention_shape const& a,
                           on_both_sides<cached_sequence, cpu> const& sequences, T* o, T* lse, T const* q, T const* k,

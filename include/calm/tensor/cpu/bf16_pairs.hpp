@@ -1,5 +1,5 @@
 #pragma once
-// Numbers rounded to bf16, two in 32 bits: what a processor with AVX512-BF16 multiplies twice as many of.
+// Values rounded to bf16, two in 32 bits: a processor with AVX512-BF16 multiplies twice as many of them per second.
 
 #include <bit>
 #include <cstdint>
@@ -16,21 +16,21 @@
 
 namespace calm::detail {
 
-// Two numbers that stand one behind the other in the depth of a product, the first in the lower half.
+// Two neighbours along the depth of a product, the first in the lower half.
 using bf16_pair = std::uint32_t;
 
 using native_pairs = native_wholes;
 inline constexpr index_t pairs_in_a_register = native_bytes / 4;
 
-// A register of factors that are made of F, for sums in V.
+// The register type of factors stored as F, for sums in V.
 template <class V, class F> using factors_in = std::conditional_t<std::is_same_v<F, bf16_pair>, native_pairs, V>;
 
 // sums += x y, in each lane.
 template <class V> [[gnu::always_inline]] inline void add_products(V& sums, V const& x, V const& y) {
     sums += x * y;
 }
-// The same of both numbers of each pair. What is below the least normal number counts as zero where the processor has
-// an instruction for it; elsewhere it takes four.
+// In each lane, sums += both products of a pair. Subnormal values count as zero if the processor has the instruction;
+// elsewhere this takes four operations.
 [[gnu::always_inline]] inline void add_products(native_floats& sums, native_pairs const& x, native_pairs const& y) {
 #ifdef __AVX512BF16__
     sums = _mm512_dpbf16_ps(sums, std::bit_cast<__m512bh>(x), std::bit_cast<__m512bh>(y));
@@ -42,7 +42,7 @@ template <class V> [[gnu::always_inline]] inline void add_products(V& sums, V co
 #endif
 }
 
-// Pairs of numbers rounded to nearest with ties to even; a NaN stays one.
+// Pairs of values rounded to nearest with ties to even; a NaN stays NaN.
 [[gnu::always_inline]] inline native_pairs pairs_of(native_floats const& first, native_floats const& second) {
 #ifdef __AVX512BF16__
     using halves = std::uint16_t __attribute__((vector_size(native_bytes)));
@@ -63,14 +63,14 @@ template <class V> [[gnu::always_inline]] inline void add_products(V& sums, V co
 #endif
 }
 
-// The numbers from x of which there are n, more than a register's or none at all, zeros behind them.
+// A register of n values from x, zero-padded; n may be negative or more than a register holds.
 [[gnu::always_inline]] inline native_floats some_of(float const* x, index_t n) {
     if (n <= 0) return native_floats{};
-    if (n >= pairs_in_a_register) return widened<native_floats>(x, pairs_in_a_register);  // a size that is known
+    if (n >= pairs_in_a_register) return widened<native_floats>(x, pairs_in_a_register);  // a constant size
     return widened<native_floats>(x, n);
 }
 
-// The pairs of n numbers from x, of at most two registers, zeros behind them.
+// Pairs of the n values from x, at most two registers of them, zero-padded.
 [[gnu::always_inline]] inline native_pairs pairs_from(float const* x, index_t n) {
     native_floats const first = some_of(x, n);
     native_floats const second = some_of(x + pairs_in_a_register, n - pairs_in_a_register);

@@ -1,6 +1,6 @@
 #pragma once
-// Products of bytes: four of them are added up in each lane of 32 bits, exactly. Rows that are stored once and
-// multiplied often lie in panels: as many rows as a register has lanes, four bytes of each side by side.
+// Products of bytes: each 32-bit lane adds up four of them, exactly. Rows that are stored once and multiplied often lie
+// in panels: as many rows as a register has lanes, four bytes of each side by side.
 
 #include <algorithm>
 #include <bit>
@@ -20,23 +20,23 @@
 
 namespace calm::detail {
 
-// (Written out, as in packet.hpp.)
+// Written out for nvcc, as in packet.hpp.
 using native_integers = std::int32_t __attribute__((vector_size(native_bytes)));
 inline constexpr index_t panel_rows = native_bytes / 4;
 
-// As many bytes as a register has lanes of 32 bits.
+// As many bytes as a register has 32-bit lanes.
 using unsigned_bytes = std::uint8_t __attribute__((vector_size(native_bytes / 4)));
 using signed_bytes = std::int8_t __attribute__((vector_size(native_bytes / 4)));
 
-// Whether these products are an instruction of what is compiled for (VPDPBUSD); else they are computed by many, and no
-// faster than those of float.
+// Whether the target has an instruction for these products (VPDPBUSD). Otherwise they take many, and are no faster than
+// products of float.
 #ifdef __AVX512VNNI__
 inline constexpr bool has_byte_products = true;
 #else
 inline constexpr bool has_byte_products = false;
 #endif
 
-// sums += what the four bytes 0 .. 255 of x and the four bytes -128 .. 127 of y make, in each lane.
+// In each lane, sums += the dot product of the four bytes 0 .. 255 of x and the four bytes -128 .. 127 of y.
 [[gnu::always_inline]] inline void add_byte_products(native_integers& sums, native_integers const& x,
                                                      native_integers const& y) {
 #ifdef __AVX512VNNI__
@@ -47,8 +47,7 @@ inline constexpr bool has_byte_products = false;
 #endif
 }
 
-// sums = Rows rows of bytes, from x and `row` bytes apart, times Panels panels of depth * 4 bytes a row, which follow
-// one another.
+// sums = Rows rows of bytes, `row` bytes apart from x on, times Panels consecutive panels of depth * 4 bytes per row.
 template <int Rows, int Panels>
 [[gnu::always_inline]] inline void multiply_bytes(native_integers (&sums)[Rows][Panels], index_t depth,
                                                   std::int8_t const* x, index_t row, std::uint8_t const* panels) {
@@ -81,7 +80,7 @@ template <int Rows, int Panels>
 #endif
 }
 
-// More than what fp32 rounds of a sum of D products, and of what is made of it, in parts of the product of the norms.
+// A bound on what fp32 rounds in a sum of D products and in results made of it, relative to the product of the norms.
 inline float rounding_of_sum(index_t D) {
     return static_cast<float>(D + 64) * 0x1p-23F;
 }
@@ -89,14 +88,14 @@ inline float rounding_of_sum(index_t D) {
 // A row as scale * bytes + rest.
 struct row_in_bytes {
     float scale = 0;
-    float norm = std::numeric_limits<float>::infinity();  // of the row, at least
-    float rest = 0;                                       // the norm of the rest, at least
-    // Whether the bounds hold for products of fp32 with others of a norm up to 1e12: not where the row is longer than
-    // that itself, or so short, but not zero, that what underflows counts.
+    float norm = std::numeric_limits<float>::infinity();  // upper bound on the norm of the row
+    float rest = 0;                                       // upper bound on the norm of the rest
+    // Whether the bounds hold for fp32 products with rows of norm up to 1e12. False if this row is longer than that, or
+    // so short, but not zero, that underflow matters.
     bool is_fit = false;
     bool is_zero = false;
 
-    // Of D numbers, which become whole ones of -127 .. 127: to(i, those from number i on in a register, zeros behind).
+    // Rounds D values to integers -127 .. 127 and calls to(i, a register of the integers from i on, zero-padded).
     template <class W, std::invocable<index_t, native_integers> To>
     static row_in_bytes of(W const* row, index_t D, To const& to) {
         constexpr float shortest = 1e-12F, longest = 1e12F, least_scale = 1e-30F;
@@ -124,7 +123,7 @@ struct row_in_bytes {
         made.scale = largest / 127;
         float const steps = made.scale >= least_scale ? 1 / made.scale : 0;
         in_registers([&](index_t i, native_floats const& x) __attribute__((always_inline)) {
-            constexpr float whole = 0x1.8p23F;  // what is added to it is rounded to a whole number
+            constexpr float whole = 0x1.8p23F;  // adding it rounds to an integer
             native_floats const rounded = (x * steps + whole) - whole;
             native_floats const behind = x - made.scale * rounded;
             left += behind * behind;

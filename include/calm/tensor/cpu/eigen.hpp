@@ -1,6 +1,6 @@
 #pragma once
-// Products of numbers without packets, complex ones for instance: Eigen's, on one thread. The only header that includes
-// Eigen. Empty under nvcc, which Eigen stays out of.
+// Products of types without packets, such as complex numbers, by Eigen on one thread. The only header that includes
+// Eigen. Empty under nvcc.
 
 #ifndef __CUDACC__
 
@@ -13,7 +13,7 @@
 
 namespace calm::detail {
 
-// One thread; Eigen allocates what it needs.
+// Runs on one thread; Eigen allocates its own memory.
 template <class T> void eigen_product(product<T> const& p) {
     using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     using stride = Eigen::OuterStride<>;

@@ -1,6 +1,6 @@
 #pragma once
-// Products of few rows with a table stored as checkpoints store it, (n, k): nothing is packed, and the table is read
-// once.
+// Skinny products, of few rows with a table (n, k) in the layout of checkpoints: nothing is packed, and the table is
+// read once.
 
 #include <algorithm>
 #include <cstring>
@@ -13,17 +13,17 @@
 
 namespace calm::detail {
 
-// Rows of B that all rows of A go through at once: they stay in the first cache.
+// Rows of B that all rows of A are multiplied by at a time: they stay in the L1 cache.
 inline constexpr int rows_of_b_at_once = 16;
 
-// Elements of C that are added up at once: as many as the registers hold.
+// Elements of C that are summed at a time: as many as the registers hold.
 inline constexpr int tile_sums = native_bytes == 64 ? 16 : 8;
 
-// Rows of B that are read side by side: memory brings more of them no faster.
+// Rows of B that are read in parallel: more streams do not raise the memory bandwidth.
 inline constexpr int streams_of_b = 8;
 
-// Rows rows of A from row i by tile_sums / Rows rows of B from row j. Every element is added up in the same order,
-// whatever Rows is and whoever shares its tile. It calls for the rows of B that come Ahead rows behind, if any.
+// Rows rows of A from row i, multiplied by tile_sums / Rows rows of B from row j. The order of an element's sum depends
+// neither on Rows nor on the rest of its tile. Prefetches the rows of B that come Ahead rows later, if any.
 template <int Rows, int Ahead, class T, class W>
 [[gnu::always_inline]] inline void tile_of_few_rows(product<T, W> const& p, index_t i, index_t j) {
     using V = typename vectors_of<T>::native;
@@ -69,7 +69,7 @@ template <int Rows, int Ahead, class T, class W>
     index_t const stride = p.bias != nullptr ? 0 : p.ldc;
     if (j + columns <= p.n)
         unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
-            T row[columns]{};  // loaded before anything is stored: the compiler takes it for one vector
+            T row[columns]{};  // loaded before any store, so that the compiler makes it one vector
             if (start != nullptr) std::memcpy(row, start + r * stride, sizeof(row));
             unrolled<columns>([&](auto c) __attribute__((always_inline)) { row[c] += s[r * columns + c]; });
             std::memcpy(out + r * p.ldc, row, sizeof(row));
@@ -86,13 +86,13 @@ void strip_of_few_rows(product<T, W> const& p, index_t i, index_t begin, index_t
     for (index_t j = begin; j < end; j += tile_sums / Rows) tile_of_few_rows<Rows, Ahead>(p, i, j);
 }
 
-// Rows of C that are added up together.
+// The most rows of C in a tile.
 inline constexpr int most_rows_at_once = tile_sums == 16 ? 4 : 2;
 
-// The first Rows rows of C, columns begin .. end, which bring B for all rows: with more than four rows those of B that
-// are worked on next. With fewer it is the next tile's, where the processor does not see by itself what is read next:
-// numbers of two bytes, of which a step reads half a line, and of others several rows of A whose tiles are small beside
-// the first cache.
+// The first Rows rows of C, columns begin .. end; they bring B into the cache for all rows. With more than four rows
+// they prefetch the next block of B. With fewer they prefetch the next tile where the processor does not do so itself.
+// That is for two-byte values, where one step reads half a cache line, and otherwise for several rows of A whose tiles
+// are small compared with the L1 cache.
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;
@@ -105,7 +105,7 @@ template <int Rows, class T, class W> void first_strip(product<T, W> const& p, i
     strip_of_few_rows<Rows>(p, 0, begin, end);
 }
 
-// C = start + A B^T, some rows of B at a time, which all rows of A then find in the cache.
+// C = start + A B^T, a block of rows of B at a time, which all rows of A then find in the cache.
 template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     constexpr int most = most_rows_at_once;
     for (index_t begin = 0; begin < p.n; begin += rows_of_b_at_once) {
@@ -126,14 +126,14 @@ template <class T, class W> void product_of_few_rows(product<T, W> const& p) {
     }
 }
 
-// Which products go so, and not through tiles of a packed B: not those of many rows, nor where k is so short that the
-// sums of lanes cost more than what they sum. A row that is one of many adds up by depth, here by lanes: to other bits.
+// Whether a product is computed this way and not by tiles of a packed B: few rows, and k so long that adding up lanes
+// is cheap. Tiles sum along the depth rather than by lanes, so their last bits differ.
 template <class T, class W> bool has_few_rows(product<T, W> const& p) {
     index_t const most = native_bytes == 32 ? 4 : std::clamp<index_t>(p.k / 4, 4, 64);
     return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed && p.m <= most;
 }
 
-// Columns of C a task, so many that it is worth a thread.
+// Columns of C per task, enough to be worth a thread.
 template <class T, class W> index_t few_rows_slice(product<T, W> const& p) {
     constexpr index_t worthwhile = 65536;  // multiplications
     return (worthwhile / std::max<index_t>(1, p.m * p.k) + 32) / 32 * 32;

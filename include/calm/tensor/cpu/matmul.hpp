@@ -1,7 +1,6 @@
 #pragma once
-// Products of matrices on the CPU: the second factor packed once into panels that threads share, tiles of C in
-// registers (Goto and van de Geijn 2008). Under nvcc declared alone: the definitions come from a unit of another
-// compiler.
+// Matrix products on the CPU: the second factor is packed once into panels that threads share, and tiles of C stay in
+// registers (Goto and van de Geijn 2008). Under nvcc only declared: another compiler's source file has the definitions.
 
 #include "calm/tensor/context.hpp"
 #include "calm/tensor/product.hpp"
@@ -9,7 +8,7 @@
 namespace calm::detail {
 
 template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p);
-// One thread, memory of the stack alone: for small products. The bits are those of gemm.
+// One thread, stack memory only: for small products. Bit-identical to gemm.
 template <class T, class W> void serial_gemm(product<T, W> const& p);
 
 }  // namespace calm::detail
@@ -27,12 +26,12 @@ template <class T, class W> void serial_gemm(product<T, W> const& p);
 
 namespace calm::detail {
 
-// Whether T has packets, and so products here. Those of other types are Eigen's, cpu/eigen.hpp.
+// Whether T has packets, and thus products here. Products of other types are in cpu/eigen.hpp.
 template <class T>
 concept has_packets = packed<packet<T>>;
 
-// `rows` rows of A, at most a tile's, from row i and depth l on: as they are stored, where the least tile that has them
-// has no more, and else in `few`, which has room for a tile.
+// `rows` rows of A, at most a tile's, from row i and depth l on: as stored if some tile has exactly so many rows, else
+// copied into `few`, which has room for a tile.
 template <class T, class W>
 rows_of_a<T> rows_for_tiles(product<T, W> const& p, index_t i, index_t l, index_t depth, index_t rows, T* few) {
     T const* const first = p.a_transposed ? p.a + l * p.lda + i : p.a + i * p.lda + l;
@@ -47,8 +46,8 @@ rows_of_a<T> rows_for_tiles(product<T, W> const& p, index_t i, index_t l, index_
     return {few, depth, 1};
 }
 
-// Adds rows begin .. end of A through some columns of B, from depth l on. A is not packed, whichever way it is stored:
-// of a transposed one a tile reads part of a line a depth, which comes from the second cache in time.
+// Adds rows begin .. end of A times some columns of B, from depth l on. A is never packed: of a transposed A, a tile
+// reads part of a cache line per step of the depth, and the L2 cache delivers it in time.
 template <class T, class W>
 void multiply_columns(product<T, W> const& p, index_t l, index_t depth, columns_of_b<T> const& b, index_t column,
                       index_t begin, index_t end) {
@@ -60,7 +59,7 @@ void multiply_columns(product<T, W> const& p, index_t l, index_t depth, columns_
     }
 }
 
-// A product without depth: C is what it starts with.
+// A product of depth 0: C becomes its start value.
 template <class T, class W> void empty_product(product<T, W> const& p) {
     for (index_t row = 0; row < p.m; ++row)
         if (p.bias != nullptr)
@@ -69,21 +68,20 @@ template <class T, class W> void empty_product(product<T, W> const& p) {
             std::fill_n(p.c + row * p.ldc, p.n, T{});
 }
 
-// Whether few rows go through B as it is stored, if that is as it is computed with: packing it takes longer than what
-// they gain by it.
+// Whether B is read as stored, provided its type is T: for few rows, packing takes longer than it saves.
 template <class T, class W> bool reads_b(product<T, W> const& p) {
     return !p.a_transposed && !p.b_transposed && p.m <= 2 * tile_height;
 }
-// Whether a product of the transpose of A can read both factors as they are stored, by depth: where B's rows are far
-// from each other, their lines drive each other out of the first cache.
+// Whether A^T B can read both factors as stored, by depth. If B's rows are far apart, their cache lines evict each
+// other from the L1 cache.
 template <class T, class W> bool reads_both(product<T, W> const& p) {
     return p.a_transposed && !p.b_transposed && p.ldb <= 512;
 }
-// It does for so many rows of C at most: of more, a packed panel in the first cache gains more than it costs.
+// This holds up to so many rows of C; with more, a packed panel in the L1 cache saves more than it costs.
 inline constexpr index_t rows_to_read_both = 132;
 
-// At most tile_width columns of B from `column` on, of a part of the depth, as tiles read them: packed, for which there
-// is room in `panel`, or as they are stored.
+// At most tile_width columns of B from `column` on, for a part of the depth, as tiles read them: packed into `panel`,
+// or as stored.
 template <class T, class W>
 columns_of_b<T> columns_for_tiles(product<T, W> const& p, T* panel, index_t l, index_t depth, index_t column) {
     index_t const columns = std::min(tile_width<T>, p.n - column);
@@ -123,7 +121,7 @@ template <class T, class W> product<T, W> slice_rows(product<T, W> p, index_t be
     return p;
 }
 
-// C = A^T B in blocks that read both factors as they are stored, by depth.
+// C = A^T B in blocks that read both factors as stored, by depth.
 template <class T, class W> void multiply_by_blocks(context<cpu>& ctx, product<T, W> const& p) {
     blocks_of_c<T>(p.m, p.n, p.k, rows_to_read_both / tile_height)
         .in_parallel(ctx, p.m, p.n, [&](index_t row, index_t row_end, index_t column, index_t column_end) {
@@ -131,14 +129,14 @@ template <class T, class W> void multiply_by_blocks(context<cpu>& ctx, product<T
         });
 }
 
-// One part of a product: columns of B, packed, and how tasks cut it.
+// One part of a product: packed columns of B, and how tasks divide it.
 template <class T, class W> struct product_part {
     product<T, W> whole;
     index_t first_depth, depth;  // of the part
     index_t first_column, columns;
     T* packed;
 
-    // What is stored by rows is packed by rows: often by the thread that wrote them.
+    // A B stored by rows is packed by rows: often by the thread that wrote them.
     void pack(context<cpu>& ctx) const {
         constexpr auto width = static_cast<int>(tile_width<T>);
         auto const& p = whole;
@@ -166,16 +164,16 @@ template <class T, class W> struct product_part {
     }
 };
 
-// A product with a small C of great depth, as gradients of weights are, cut by the depth: a task leaves the sums of its
-// slab, which are added to C in the order of the slabs. The bits are those of the product by blocks.
+// A product with a small C and a large depth, such as a weight gradient, divided along the depth: each task sums a
+// slab, and the slabs are added to C in order. Bit-identical to the product by blocks.
 template <class T> struct product_by_depth {
-    static constexpr index_t most_sums = 262144;  // elements: a megabyte of float, which caches keep
+    static constexpr index_t most_sums = 262144;  // elements: 1 MB of float, which stays in caches
 
     product<T> const& p;
     index_t slabs = blocks_for(p.k, depth_at_once);
-    index_t together = std::min(slabs, most_sums / (p.m * p.n));  // slabs, before their sums are added to C
+    index_t together = std::min(slabs, most_sums / (p.m * p.n));  // slabs that are summed before they are added to C
 
-    // Whether it is worth it: more than four slabs' sums fit, and one thread alone would only move them.
+    // Whether this pays off: more than four slabs fit, and there are threads to share them.
     static bool serves(context<cpu> const& ctx, product<T> const& p) {
         return p.a_transposed && !p.b_transposed && ctx.threads() > 1 && p.k > depth_at_once &&
                p.m * p.n < most_sums / 4;
@@ -208,7 +206,7 @@ private:
         serial_gemm(slab);
     }
 
-    // Adds `count` slabs' sums, of which `first` is the first, to a row of C, or to what C starts with.
+    // Adds slabs first .. first + count - 1 to one row of C; the first slab of all is added to C's start value.
     void add_row(index_t first, index_t count, T const* sums, index_t row) const {
         T* const c = p.c + row * p.ldc;
         for (index_t i = 0; i < count; ++i) {

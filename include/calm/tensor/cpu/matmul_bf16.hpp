@@ -1,6 +1,6 @@
 #pragma once
-// Products of factors rounded to bf16 as they are packed, both of them; their sums are fp32. As cpu/matmul.hpp, with
-// pairs in the place of numbers, so through half the depth.
+// Products whose factors are both rounded to bf16 as they are packed, with fp32 sums. They are divided as in
+// cpu/matmul.hpp, with a pair of values as one element and so half the depth.
 
 #include <algorithm>
 #include <bit>
@@ -16,9 +16,8 @@
 
 namespace calm::detail {
 
-// Some rows of A, or columns of B, of which each number of the depth is stored by itself: x (depth, count), `stride`
-// apart. out[l out_stride + i] is the pair of the numbers 2 l and 2 l + 1 of row i, i < width; zeros from `count` on
-// and behind the depth.
+// Packs rows of A or columns of B that are stored by depth: x (depth, count), with row stride `stride`. For row i <
+// width, out[l out_stride + i] is the pair of values 2 l and 2 l + 1. Zeros follow from `count` on and past the depth.
 inline void pack_pairs_by_depth(bf16_pair* out, index_t out_stride, index_t width, float const* x, index_t stride,
                                 index_t count, index_t depth) {
     for (index_t l = 0; l < depth; l += 2, x += 2 * stride, out += out_stride)
@@ -29,7 +28,7 @@ inline void pack_pairs_by_depth(bf16_pair* out, index_t out_stride, index_t widt
         }
 }
 
-// The same of what is stored row by row, x (count, depth).
+// Packs x (count, depth), stored row by row, into the same layout.
 inline void pack_turned_pairs(bf16_pair* out, index_t out_stride, index_t width, float const* x, index_t stride,
                               index_t count, index_t depth) {
     constexpr int square = static_cast<int>(pairs_in_a_register);
@@ -46,7 +45,7 @@ inline void pack_turned_pairs(bf16_pair* out, index_t out_stride, index_t width,
         }
 }
 
-// What is stored row by row, x (count, depth), as it stands: out (count, out_stride), whole registers a row.
+// Packs x (count, depth) without transposing it: out (count, out_stride), whole registers per row.
 inline void pack_pairs_by_rows(bf16_pair* out, index_t out_stride, float const* x, index_t stride, index_t count,
                                index_t depth) {
     for (index_t i = 0; i < count; ++i)
@@ -56,8 +55,8 @@ inline void pack_pairs_by_rows(bf16_pair* out, index_t out_stride, float const* 
         }
 }
 
-// A product, cut as the one that has pairs in the place of numbers. Rows of A are packed by the task that multiplies
-// them, or, where several have the same rows, before that.
+// A product of pairs, divided as the product of floats with half the depth. Rows of A are packed by the task that
+// multiplies them or, if several tasks have the same rows, in advance.
 class product_of_pairs {
 public:
     explicit product_of_pairs(product<float> const& p) : p_(p), in_pairs_(halved(p)), parts_(in_pairs_) {
@@ -82,7 +81,7 @@ public:
     }
 
 private:
-    // Columns of B, packed, of a part of the depth, in pairs; and the rows of A, if they are.
+    // Packed columns of B, in pairs, for a part of the depth; and the rows of A, if packed in advance.
     struct part {
         index_t first_depth, depth;
         index_t first_column, columns;
@@ -90,15 +89,15 @@ private:
         bf16_pair* b;
     };
     static constexpr auto width = tile_width<float>;
-    static constexpr index_t tiles_high = 8;  // rows of A that a task packs: they stay in the second cache
-    // What a block of rows takes, packed, at once; whole registers of them.
+    static constexpr index_t tiles_high = 8;  // rows of A that a task packs, in tiles: they stay in the L2 cache
+    // Size of a block of rows, packed, for depth_at_once; a multiple of registers.
     static constexpr index_t block_size = (tiles_high * tile_height + pairs_in_a_register) * depth_at_once;
 
     static product<float> halved(product<float> p) {
         p.k = (p.k + 1) / 2;
         return p;
     }
-    // Numbers of the depth in so many pairs from a pair on.
+    // Number of values of the depth in `pairs` pairs from pair `first` on.
     [[nodiscard]] index_t numbers(index_t first, index_t pairs) const { return std::min(2 * pairs, p_.k - 2 * first); }
     [[nodiscard]] blocks_of_c<float> blocks(index_t columns) const { return {p_.m, columns, in_pairs_.k, tiles_high}; }
     [[nodiscard]] bool shares_rows() const { return blocks(std::min(p_.n, parts_.columns)).across > 1; }
@@ -141,7 +140,8 @@ private:
             }
         });
     }
-    // Rows row .. row_end of C, a tile's columns from `at` of the part on, from pair l of the part on.
+    // Rows row .. row_end of C, in one tile's columns from column `at` of the part on, for the depth from its pair l
+    // on.
     void multiply_columns(part const& one, rows_of_a<bf16_pair> const& a, index_t l, index_t depth, index_t row,
                           index_t row_end, index_t at) const {
         columns_of_b<bf16_pair> const b{one.b + at * one.depth + l * width, width};
@@ -151,7 +151,7 @@ private:
             multiply_rows(depth, {a.data + (i - row) * a.row, a.row, a.depth}, b, to);
         }
     }
-    // `count` rows of A from pair l on, packed there. Behind them is whatever was there, for tiles that have fewer.
+    // `count` rows of A from pair l on, packed into `packed`. A tile may also read what follows them, but discards it.
     rows_of_a<bf16_pair> rows_of(bf16_pair* packed, index_t l, index_t depth, index_t row, index_t count) const {
         auto const rows = packed_rows(packed, depth, count);
         if (p_.a_transposed)
@@ -161,7 +161,7 @@ private:
             pack_pairs_by_rows(packed, rows.row, p_.a + row * p_.lda + 2 * l, p_.lda, count, numbers(l, depth));
         return rows;
     }
-    // How they lie there.
+    // Their layout there.
     [[nodiscard]] rows_of_a<bf16_pair> packed_rows(bf16_pair const* packed, index_t depth, index_t count) const {
         index_t const all = blocks_for(p_.a_transposed ? count : depth, pairs_in_a_register) * pairs_in_a_register;
         return p_.a_transposed ? rows_of_a<bf16_pair>{packed, 1, all} : rows_of_a<bf16_pair>{packed, all, 1};
@@ -172,7 +172,7 @@ private:
     product_parts<float> parts_;
 };
 
-// A factor that was rounded before is read there: to be packed is then exact.
+// A factor of which the context has a rounded copy is read from the copy; packing it is then exact.
 inline void gemm_in_bf16(context<cpu>& ctx, product<float> const& p) {
     auto const known = [&](float const* x) {
         auto const* const copy = ctx.copies != nullptr ? ctx.copies->of(x) : nullptr;

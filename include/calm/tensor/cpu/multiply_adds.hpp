@@ -1,6 +1,6 @@
 #pragma once
-// What a thread adds at most: multiply-adds on registers alone. Empty under nvcc, whose version 13.0 crashes on
-// arithmetic with vectors of 64 bytes.
+// The peak multiply-add rate of a thread, measured on registers alone. Empty under nvcc, whose version 13.0 crashes on
+// arithmetic with 64-byte vectors.
 
 #include "calm/tensor/backend.hpp"
 #include "calm/tensor/extents.hpp"
@@ -8,15 +8,14 @@
 
 namespace calm::detail {
 
-// A round of fp32 multiply-adds: so many `flops`, done by run(), whose result somebody has to use, or the compiler
-// leaves the work out.
+// A round of fp32 multiply-adds: run() does `flops` of them. Use its result, or the compiler removes the work.
 template <class Backend> struct multiply_adds;
 
 #ifndef __CUDACC__
 
 template <> struct multiply_adds<cpu> {
     using V = vectors_of<float>::native;
-    static constexpr int chains = 12;  // hide the latency, and fit the registers
+    static constexpr int chains = 12;  // enough to hide the latency, few enough for the registers
     static constexpr int turns = 1 << 14;
     static constexpr index_t lanes = sizeof(V) / sizeof(float);
     static constexpr double flops = 2.0 * turns * chains * lanes;

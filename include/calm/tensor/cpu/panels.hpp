@@ -1,6 +1,6 @@
 #pragma once
-// Factors of a product as tiles read them: panels (depth, width), one behind the other, zeros beyond the last column.
-// What is stored as W is packed as T.
+// Factors of a product as tiles read them: consecutive panels (depth, width), with zeros past the last column. Values
+// stored as W are packed as T.
 
 #include <algorithm>
 #include <cstring>
@@ -13,8 +13,8 @@
 
 namespace calm::detail {
 
-// `columns` columns of a matrix stored (depth, columns), the rows begin .. end of it, into panels of Width columns that
-// are `panel` elements apart. Its rows are read from one end to the other: they may come from far.
+// Packs rows begin .. end of x (depth, columns) into panels of Width columns that are `panel` elements apart. Each row
+// is read from end to end, as it may come from main memory.
 template <int Width, class T, class W>
 void pack_columns(T* panels, index_t panel, W const* x, index_t stride, index_t columns, index_t begin, index_t end) {
     index_t const whole = columns / Width;
@@ -33,7 +33,7 @@ void pack_columns(T* panels, index_t panel, W const* x, index_t stride, index_t 
     }
 }
 
-// Exchanges the blocks off the diagonal of two rows of a square: one stage of turning it.
+// Exchanges the off-diagonal blocks of two rows of a square: one stage of its transposition.
 template <int Block, class V> [[gnu::always_inline]] inline void exchange_blocks(V& low, V& high) {
     constexpr int count = sizeof(V) / sizeof(low[0]);
     [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
@@ -44,7 +44,7 @@ template <int Block, class V> [[gnu::always_inline]] inline void exchange_blocks
     (std::make_integer_sequence<int, count>());
 }
 
-// Turns a square as wide as a register: v[j][i] is what v[i][j] was.
+// Transposes a square as wide as a register.
 template <class V, std::size_t width> [[gnu::always_inline]] inline void turn(V (&v)[width]) {
     static_assert(width == sizeof(V) / sizeof(v[0][0]));
     constexpr auto size = static_cast<int>(width);
@@ -60,7 +60,7 @@ template <class V, std::size_t width> [[gnu::always_inline]] inline void turn(V 
     stage(std::integral_constant<int, 8>());
 }
 
-// out[j out_stride + i] = x[i stride + j] of such a square.
+// Transposes such a square in memory: out[j out_stride + i] = x[i stride + j].
 template <class T, class W>
 [[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, W const* x, index_t stride) {
     using V = typename vectors_of<T>::native;
@@ -72,7 +72,7 @@ template <class T, class W>
                         __attribute__((always_inline)) { std::memcpy(out + i * out_stride, &v[i], sizeof(V)); });
 }
 
-// One panel of at most Width columns of a matrix stored (columns, depth).
+// Packs one panel of at most Width columns of x (columns, depth).
 template <int Width, class T, class W>
 void pack_turned(T* panel, W const* x, index_t stride, index_t columns, index_t depth) {
     constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);

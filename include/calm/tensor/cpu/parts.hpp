@@ -1,5 +1,5 @@
 #pragma once
-// How a product is cut for caches, tiles and threads: from its shape alone, so that its bits do not depend on the
+// How a product is divided for caches, tiles and threads: by its shape alone, so that its bits do not depend on
 // threads.
 
 #include <algorithm>
@@ -11,12 +11,11 @@
 
 namespace calm::detail {
 
-// How deep a panel is used at once: so deep that it stays in the first cache, 32 KB, whatever the registers' width.
-// Sums of deeper products are added up from sums of so many, which keeps their rounding small.
+// The depth of a panel used at a time: it stays in an L1 cache of 32 KB, whatever the registers' width. Deeper products
+// add up sums of this depth, which keeps their rounding small.
 inline constexpr index_t depth_at_once = 256;
 
-// What C starts with at an element of row `row` and column `column`, in a part of the product that begins at depth
-// `l`.
+// The tile of C at (row, column), and what its sums start with, in a part of the product that begins at depth l.
 template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t l, index_t row, index_t column) {
     tile_of_c<T> to{p.c + row * p.ldc + column, p.ldc, nullptr, p.ldc, 0, std::min(tile_width<T>, p.n - column)};
     if (l > 0 || (p.bias == nullptr && p.accumulates)) {
@@ -28,16 +27,16 @@ template <class T, class W> tile_of_c<T> tile_at(product<T, W> const& p, index_t
     return to;
 }
 
-// How tasks cut a C of so many rows and columns, from its shape alone: into blocks of whole tiles.
+// How tasks divide C (m, n), by its shape alone: into blocks of whole tiles.
 template <class T> struct blocks_of_c {
-    index_t high;    // rows a block; its part of A stays in the second cache
-    index_t wide;    // columns
-    index_t down;    // blocks one below the other
-    index_t across;  // blocks side by side
+    index_t high;    // rows per block; its part of A stays in the L2 cache
+    index_t wide;    // columns per block
+    index_t down;    // blocks from top to bottom
+    index_t across;  // blocks from left to right
 
     blocks_of_c(index_t m, index_t n, index_t depth, index_t most_tiles) {
-        constexpr index_t worthwhile = 1 << 18;  // multiplications a task
-        constexpr index_t many = 32;             // tasks, if they are worth it
+        constexpr index_t worthwhile = 1 << 18;  // multiplications per task
+        constexpr index_t many = 32;             // tasks, if each has enough work
         index_t const tiles = blocks_for(m, tile_height);
         index_t const panels = blocks_for(n, tile_width<T>);
         index_t const tiles_high = blocks_for(tiles, blocks_for(tiles, most_tiles));
@@ -49,7 +48,7 @@ template <class T> struct blocks_of_c {
         wide = panels_wide * tile_width<T>;
     }
 
-    // Calls f(first row, behind the last, first column, behind the last) for each block.
+    // Calls f(first row, end of rows, first column, end of columns) for each block, in parallel.
     template <class F> void in_parallel(context<cpu>& ctx, index_t m, index_t n, F const& f) const {
         ctx.parallel(down * across, [&](index_t task) {
             index_t const row = task / across * high, column = task % across * wide;
@@ -58,12 +57,12 @@ template <class T> struct blocks_of_c {
     }
 };
 
-// How a product is cut, from its shape alone: into parts of the depth and of the columns, so large that what is packed
-// of B is at most a megabyte.
+// How a product is divided into parts of the depth and of the columns, by its shape alone: the packed part of B takes
+// at most 1 MB.
 template <class T> struct product_parts {
-    index_t depth;    // of a part: all of it, or whole depths at once
-    index_t columns;  // of a part, whole panels
-    index_t packed;   // elements; fewer of a product of less depth
+    index_t depth;    // of a part: all, or a multiple of depth_at_once
+    index_t columns;  // of a part: whole panels
+    index_t packed;   // the most elements that a packed part needs
 
     template <class W> explicit product_parts(product<T, W> const& p) {
         constexpr index_t most = 1048576 / static_cast<index_t>(sizeof(T));

@@ -10,7 +10,7 @@
 
 namespace calm::detail {
 
-// Turns every head of x (rows, width) in place: every row of one sequence, from to.first on.
+// Rotates every head of x (rows, width) in place, at positions from to.first on.
 template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) {
     index_t const half = to.head_size / 2;
     arena_scope const scope(ctx.scratch);
@@ -40,7 +40,7 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
         }
     });
 }
-// The same of to.period new rows of each of some sequences.
+// Rotates to.period new rows of each sequence.
 template <class T>
 void run_rotate(context<cpu>& ctx, T* x, rotation const& to, on_both_sides<cached_sequence, cpu> const& sequences) {
     rotation one = to;

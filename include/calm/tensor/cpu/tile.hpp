@@ -1,5 +1,5 @@
 #pragma once
-// Tiles of a product: so much of C that its sums stay in registers, from panels of B and rows of A.
+// Tiles of a product: a part of C whose sums stay in registers, from panels of B and rows of A.
 
 #include <cstring>
 #include <type_traits>
@@ -10,21 +10,21 @@
 
 namespace calm::detail {
 
-// Rows of C in a tile: with two registers a row, as many as there are registers for.
+// Rows of C in a tile: all that the registers hold, at two registers per row.
 inline constexpr int tile_height = native_bytes == 64 ? 12 : 6;
 // Columns of C in a tile: two registers.
 template <class T> inline constexpr index_t tile_width = 2 * native_bytes / static_cast<index_t>(sizeof(T));
 
-// Rows of A as tiles read them: element (i, l) is data[i row + l depth]. F is what factors are made of: the numbers T
-// of C, or pairs of bf16 that stand one behind the other in the depth.
+// Rows of A as tiles read them: element (i, l) is data[i row + l depth]. F is the type of the factors: C's type T, or
+// pairs of bf16 that are neighbours along the depth.
 template <class F> struct rows_of_a {
     F const* data;
     index_t row;
     index_t depth;
 };
 
-// Where the sums of a tile go: c (rows, columns) = start + sums, or the sums alone where start is null. The rows of
-// start are start_row apart, 0 for a bias.
+// Where the sums of a tile go: c (rows, columns) = start + sums, or the sums alone if start is null. Rows of start are
+// start_row apart, 0 for a bias.
 template <class T> struct tile_of_c {
     T* c;
     index_t c_row;
@@ -34,21 +34,21 @@ template <class T> struct tile_of_c {
     index_t columns;
 };
 
-// Columns of B as tiles read them: tile_width elements from data, the next of the depth `row` behind.
+// Columns of B as tiles read them: tile_width elements from data, and `row` elements on to the next step of the depth.
 template <class F> struct columns_of_b {
     F const* data;
     index_t row;
 };
 
-// Adds Rows rows of A to what `to` starts with, through columns of B: to.rows are at most Rows, and A has Rows. Every
-// element is added up in the order of the depth, whatever Rows is.
+// Adds Rows rows of A times columns of B to what `to` starts with; to.rows <= Rows of them are stored. Every element is
+// summed in the order of the depth, whatever Rows is.
 template <int Rows, class F, class T>
 void multiply_tile(index_t depth, rows_of_a<F> const& a, columns_of_b<F> b, tile_of_c<T> const& to) {
     static_assert(sizeof(F) == sizeof(T));
     using V = typename vectors_of<T>::native;
     using U = factors_in<V, F>;
     constexpr index_t lanes = tile_width<T> / 2;
-    constexpr int a_pointer = 3;  // rows: the processor's addresses reach two strides beyond a register
+    constexpr int a_pointer = 3;  // rows per pointer: x86 addresses reach two strides beyond a register
     constexpr int pointers = (Rows + a_pointer - 1) / a_pointer;
     V sums[Rows][2];
     F const* at[pointers];
@@ -86,7 +86,7 @@ void multiply_tile(index_t depth, rows_of_a<F> const& a, columns_of_b<F> b, tile
             to.c[i * to.c_row + j] = row[i][j] + (to.start != nullptr ? to.start[i * to.start_row + j] : T{});
 }
 
-// The same of at most tile_height rows, by the least tile that has them.
+// For at most tile_height rows, by the smallest tile that has them.
 template <class F, class T>
 void multiply_rows(index_t depth, rows_of_a<F> const& a, columns_of_b<F> const& b, tile_of_c<T> const& to) {
     constexpr int third = tile_height / 3;

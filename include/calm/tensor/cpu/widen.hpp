@@ -1,5 +1,5 @@
 #pragma once
-// Numbers of a factor as products compute with them: as they are stored, or widened as they are read.
+// Loads the values of a factor for products: as they are stored, or widened as they are read.
 
 #include <bit>
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace calm::detail {
 
-// As many numbers of 16 bits as a register has of 32. (Written out, as in packet.hpp.)
+// As many 16-bit values as a register has of 32 bits. Written out for nvcc, as in packet.hpp.
 using native_halves = std::uint16_t __attribute__((vector_size(native_bytes / 2)));
 using native_wholes = std::uint32_t __attribute__((vector_size(native_bytes)));
 using native_floats = vectors_of<float>::native;
 
-// The first n numbers from p in a register, n > 0, zeros behind them. bf16 becomes float exactly: its bits move up.
+// A register of the first n values from p, n > 0, zero-padded. bf16 becomes float exactly, by a shift.
 template <class V, class W> [[gnu::always_inline]] inline V widened(W const* p, index_t n) {
     if constexpr (std::is_same_v<W, bf16>) {
         static_assert(std::is_same_v<V, vectors_of<float>::native>, "calm::matmul: bf16 is widened to float alone");

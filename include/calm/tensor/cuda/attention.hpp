@@ -1,6 +1,6 @@
 #pragma once
-// Attention on a device: by cuDNN where the context multiplies in bf16, or the block kernels, for what it does not
-// support, which the context counts.
+// Attention on a GPU: by cuDNN if the context multiplies in bf16, else by the block kernels. These also compute what
+// cuDNN does not support, and the context counts it.
 
 #if defined(__CUDACC__) && __has_include(<cudnn.h>)
 
@@ -14,7 +14,7 @@
 
 namespace calm::detail {
 
-// cuDNN's plans for it, which are given such memory of the caller's; null where the block kernels compute it.
+// cuDNN's plans for a shape and for the caller's memory in `given`; null if the block kernels are to compute it.
 inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_shape const& a,
                                                   std::initializer_list<void const*> given) {
     if (!ctx.products_in_bf16 || a.sequences == 0) return nullptr;
@@ -26,7 +26,7 @@ inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_
     return nullptr;
 }
 
-// Asks for a plan, with what it takes of ctx.scratch.
+// A function that runs a plan, with workspace from ctx.scratch.
 inline auto by_plan(context<cuda>& ctx, attention_plan const& plan) {
     return [&](attention_memory const& memory) {
         auto const room = ctx.scratch.template take<std::byte>(extents<dyn>(plan.workspace()));

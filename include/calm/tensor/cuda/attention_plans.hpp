@@ -1,5 +1,5 @@
 #pragma once
-// Attention by cuDNN: one handle, and what was found out about each shape.
+// Attention by cuDNN: one handle, and the plans for each shape.
 
 #ifdef __CUDACC__
 
@@ -17,10 +17,10 @@ namespace calm::detail {
 
 #if __has_include(<cudnn.h>)
 
-// A graph's plan, and what it is given.
+// A graph's plan, and the tensors that it takes.
 class attention_plan {
 public:
-    // None where cuDNN has no way to compute the graph.
+    // None if cuDNN cannot compute the graph.
     static std::optional<attention_plan> make(attention_graph const& g, cudnn_target const& target) {
         auto plan = cudnn_plan::make(g, target);
         if (!plan) return std::nullopt;
@@ -28,7 +28,7 @@ public:
     }
     [[nodiscard]] std::int64_t workspace() const { return plan_.workspace; }  // bytes
 
-    // Computes it, `workspace` bytes at `room`.
+    // Runs the plan, with `workspace` bytes at `room`.
     void run(cudnnHandle_t handle, attention_memory const& memory, void* room) const {
         std::vector<std::int64_t> ids;
         std::vector<void*> places;
@@ -46,7 +46,8 @@ private:
     std::vector<graph_tensor> outside_;
 };
 
-// Of a context. A shape is planned once, both ways or not at all: backward takes what forward left.
+// The plans of a context. A shape is planned once, forward and backward together or neither: backward needs forward's
+// outputs.
 class attention_plans {
 public:
     struct both {
@@ -54,7 +55,7 @@ public:
         attention_plan backward;
     };
 
-    // None where cuDNN does not support the shape. Throws errc::device for any other failure.
+    // None if cuDNN does not support the shape. Throws errc::device for any other failure.
     std::optional<both> const& of(attention_shape const& a, cudaStream_t queue) {
         std::array<index_t, 6> const key{a.sequences, a.queries, a.keys, a.heads, a.kv_heads, a.head_size};
         if (auto const known = plans_.find(key); known != plans_.end()) return known->second;
@@ -73,16 +74,16 @@ public:
     }
 
     void count_unsupported() { ++unsupported_; }
-    // How many computations were left to the block kernels.
+    // Number of computations left to the block kernels.
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
 
 private:
-    static constexpr std::size_t most_shapes = 256;  // a bound of memory
+    static constexpr std::size_t most_shapes = 256;  // bounds the memory
     struct destroy {
         void operator()(cudnnHandle_t handle) const { (void)cudnnDestroy(handle); }
     };
 
-    // It is made where it is first needed: that takes time and memory.
+    // Created on first use, as it takes time and memory.
     cudnnHandle_t handle(cudaStream_t queue) {
         if (handle_ == nullptr) {
             cudnnHandle_t made = nullptr;
@@ -100,7 +101,7 @@ private:
 
 #else
 
-struct attention_plans {  // there are none, and the block kernels compute all of it
+struct attention_plans {  // without cuDNN: the block kernels compute everything
     [[nodiscard]] static index_t unsupported() { return 0; }
 };
 

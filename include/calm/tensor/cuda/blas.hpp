@@ -1,5 +1,5 @@
 #pragma once
-// Products by cuBLASLt: one handle, its workspace, and what was found out about each shape.
+// Products by cuBLASLt: one handle, its workspace, and the algorithm for each shape.
 
 #ifdef __CUDACC__
 
@@ -16,7 +16,7 @@ namespace calm::detail {
 
 #if __has_include(<cublasLt.h>)
 
-// What of cuBLASLt needs a device. For tests lt_products takes others.
+// The part of cuBLASLt that needs a device. Tests give lt_products another one.
 class lt_library {
 public:
     lt_library() {
@@ -28,13 +28,13 @@ public:
         require(workspace_ != nullptr, errc::memory, "calm::cuda: expected 32 MiB of free memory for cuBLASLt");
     }
 
-    // The best way to compute what is described, and how many there are: 0 or 1.
+    // Chooses the best algorithm for a description; `ways` becomes their number, 0 or 1.
     cublasStatus_t choose(lt_description& d, cublasLtMatmulHeuristicResult_t& way, int& ways) const {
         current_device const here;
         return cublasLtMatmulAlgoGetHeuristic(handle_.get(), &d.product, &d.first, &d.second, &d.result, &d.result,
                                               &d.wanted, 1, &way, &ways);
     }
-    // c = alpha first second + beta plus, which may be c, and the bias where it is described.
+    // c = alpha first second + beta plus, which may be c, and the bias if it is described.
     cublasStatus_t multiply(lt_description& d, cublasLtMatmulAlgo_t const& way, void const* alpha, void const* first,
                             void const* second, void const* beta, void const* plus, void* c, cudaStream_t queue) const {
         current_device const here;
@@ -53,12 +53,12 @@ private:
     std::unique_ptr<void, release> workspace_;
 };
 
-// Products of matrices, each shape described and its algorithm chosen once.
+// Matrix products; each shape is described, and its algorithm chosen, once.
 template <class Library> class lt_products {
 public:
     explicit lt_products(Library library = Library()) : library_(std::move(library)) {}
 
-    // False, and nothing done, where the library supports no way to compute it. Throws errc::device for any other
+    // False, with nothing computed, if the library does not support the product. Throws errc::device for any other
     // failure. p is not empty.
     template <class T, class W> bool multiply(cudaStream_t queue, product<T, W, W> const& p) {
         auto& way = way_for(p);
@@ -79,16 +79,16 @@ public:
         return way.has_value();
     }
 
-    // Whether it does. Throws as above.
+    // Whether the library supports a product. Throws as `multiply` does.
     template <class T, class W> bool supports(product<T, W, W> const& p) { return way_for(p).has_value(); }
 
-    // How many products were left to the block kernel.
+    // Number of products left to the block kernel.
     [[nodiscard]] index_t unsupported() const { return unsupported_; }
-    // How many shapes are known.
+    // Number of known shapes.
     [[nodiscard]] index_t shapes() const { return static_cast<index_t>(ways_.size()); }
 
 private:
-    // A bound of memory, where every prompt has another length.
+    // Bounds the memory, as each prompt length is another shape.
     static constexpr std::size_t most_shapes = 4096;
     struct way_of_shape {
         lt_description description;

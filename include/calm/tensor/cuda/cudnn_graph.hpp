@@ -1,6 +1,6 @@
 #pragma once
-// A graph as cuDNN is told of it, by its C interface, and the plan that it makes of that. Describing needs no device;
-// where the library is absent, nothing.
+// A graph described to cuDNN through its C interface, and the plan that cuDNN makes for it. Describing needs no device.
+// Empty where the library is absent.
 
 #if defined(__CUDACC__) && __has_include(<cudnn.h>)
 
@@ -24,7 +24,7 @@ inline void check_cudnn(cudnnStatus_t status, char const* tried) {
         throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cudnnGetErrorString(status)));
 }
 
-// What cuDNN calls the types of attributes.
+// cuDNN's attribute type for values of type V.
 template <class V> inline constexpr cudnnBackendAttributeType_t cudnn_attribute = CUDNN_TYPE_INT64;
 template <> inline constexpr auto cudnn_attribute<bool> = CUDNN_TYPE_BOOLEAN;
 template <> inline constexpr auto cudnn_attribute<char> = CUDNN_TYPE_CHAR;
@@ -35,9 +35,9 @@ template <> inline constexpr auto cudnn_attribute<cudnnReduceTensorOp_t> = CUDNN
 template <> inline constexpr auto cudnn_attribute<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
 template <> inline constexpr auto cudnn_attribute<cudnnBackendNumericalNote_t> = CUDNN_TYPE_NUMERICAL_NOTE;
 template <> inline constexpr auto cudnn_attribute<cudnnBackendDescriptor_t> = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-static_assert(std::is_same_v<cudnnBackendDescriptor_t, void*>);  // so addresses of memory have to be told apart
+static_assert(std::is_same_v<cudnnBackendDescriptor_t, void*>);  // so addresses of memory need their type given
 
-// One of its descriptors, which it owns.
+// Owns one cuDNN descriptor.
 class cudnn_object {
 public:
     explicit cudnn_object(cudnnBackendDescriptorType_t type) {
@@ -69,7 +69,7 @@ public:
         all.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)));
         return all;
     }
-    // Of an attribute that has one.
+    // The value of an attribute that has one.
     template <class V> [[nodiscard]] V value(cudnnBackendAttributeName_t name) const {
         V one{};
         std::int64_t count = 0;
@@ -94,13 +94,13 @@ private:
     std::unique_ptr<std::remove_pointer_t<cudnnBackendDescriptor_t>, destroy> made_;
 };
 
-// For which device plans are made: the one of a handle, or one that is only described.
+// The device that plans are made for: a handle's, or one that is only described.
 struct cudnn_target {
     cudnnHandle_t handle = nullptr;
     cudnn_object const* properties = nullptr;
 };
 
-// A device as cuDNN describes one in JSON. Throws errc::device where it is no such description.
+// A device from cuDNN's JSON description. Throws errc::device if this is not one.
 inline cudnn_object described_device(std::string_view json) {
     cudnn_object device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     device.set_all(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, std::span<char const>(json));
@@ -108,17 +108,17 @@ inline cudnn_object described_device(std::string_view json) {
     return device;
 }
 
-// Whether it only says that it has no way to do it.
+// Whether a status only says that cuDNN does not support something.
 inline bool is_unsupported(cudnnStatus_t status) {
     return status != CUDNN_STATUS_SUCCESS && status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }
 
-// The number by which memory of a part is given to a plan.
+// The id under which a plan is given the memory of a part.
 inline std::int64_t id_of(attention_part part) {
     return static_cast<std::int64_t>(part);
 }
 
-// What cuDNN calls an operation on elements, the type that it is computed in, and of indices the axis that they number.
+// cuDNN's name for an element-wise operation, its compute type and, for indices, the axis that they count along.
 struct cudnn_pointwise {
     cudnnPointwiseMode_t mode;
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -152,12 +152,12 @@ inline cudnn_pointwise pointwise_of(graph_op op) {
     }
 }
 
-inline constexpr std::int64_t cudnn_alignment = 16;  // bytes, of all memory that a plan is given
+inline constexpr std::int64_t cudnn_alignment = 16;  // bytes, for all memory given to a plan
 
-// A graph in descriptors.
+// A graph as cuDNN descriptors.
 class cudnn_graph {
 public:
-    // Throws errc::device where cuDNN takes no such description; what it has no way for is in `status`.
+    // Throws errc::device if cuDNN refuses a description; `status` says whether it supports the graph.
     cudnn_graph(attention_graph const& g, cudnnHandle_t handle) : whole_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
         for (auto const& t : g.tensors) add(t);
         std::vector<cudnnBackendDescriptor_t> all;
@@ -169,9 +169,9 @@ public:
         if (handle != nullptr) whole_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
         status_ = status_ != CUDNN_STATUS_SUCCESS ? status_ : whole_.finalise();
     }
-    [[nodiscard]] cudnnStatus_t status() const { return status_; }  // of its descriptors
+    [[nodiscard]] cudnnStatus_t status() const { return status_; }  // result of finalising the descriptors
     [[nodiscard]] cudnn_object const& whole() const { return whole_; }
-    // What it is told of node i; but for a reshape, how it is computed stands before that.
+    // The descriptor of node i. How the node is computed is in the descriptor before it, except for a reshape.
     [[nodiscard]] cudnn_object const& operation(std::size_t i) const { return parts_[operations_[i]]; }
     [[nodiscard]] cudnn_object const& how(std::size_t i) const { return parts_[operations_[i] - 1]; }
 
@@ -198,7 +198,7 @@ private:
     void add(graph_tensor const& t) {
         cudnn_object one(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
         bool const is_inner = t.part == attention_part::inner;
-        // Ids of inner tensors are behind those of all parts.
+        // Ids of inner tensors follow the ids of all parts.
         auto const id = is_inner ? 100 + static_cast<std::int64_t>(tensors_.size()) : id_of(t.part);
         one.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(t.type));
         one.set_all(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<std::int64_t const>(t.sizes));
@@ -263,14 +263,14 @@ private:
     }
 
     std::vector<cudnn_object> parts_;
-    std::vector<std::size_t> operations_;  // among the parts
+    std::vector<std::size_t> operations_;  // indices into parts_
     std::vector<cudnnBackendDescriptor_t> tensors_;
     cudnn_object whole_;
     cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
 };
 
-// What cuDNN's heuristics offer for a graph, the best first, but for what has other bits in another run; none where it
-// supports no way. Throws errc::device for any other failure.
+// The configurations that cuDNN's heuristics offer for a graph, best first, without nondeterministic ones; empty if
+// cuDNN supports none. Throws errc::device for any other failure.
 inline std::vector<cudnn_object> ways_of(cudnn_graph const& graph, cudnn_target const& target) {
     std::vector<cudnn_object> found;
     if (is_unsupported(graph.status())) return found;
@@ -304,7 +304,7 @@ inline std::vector<cudnn_object> ways_of(cudnn_graph const& graph, cudnn_target 
     return found;
 }
 
-// A plan to go one of those ways, not yet finalised.
+// A plan for one of those configurations, not yet finalised.
 inline cudnn_object plan_of(cudnn_object const& way, cudnn_target const& target) {
     cudnn_object plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, way);
@@ -313,12 +313,12 @@ inline cudnn_object plan_of(cudnn_object const& way, cudnn_target const& target)
     return plan;
 }
 
-// How a graph is computed on a device, and the memory that it takes meanwhile.
+// How a graph is computed on a device, and the workspace that this needs.
 struct cudnn_plan {
     cudnn_object plan;
     std::int64_t workspace;  // bytes
 
-    // By the first of the ways that the device can go; none where there is no such. Throws as above.
+    // Uses the first configuration that works on the device; none if there is no such. Throws as above.
     static std::optional<cudnn_plan> make(attention_graph const& g, cudnn_target const& target) {
         cudnn_graph const graph(g, target.handle);
         for (auto const& way : ways_of(graph, target)) {
@@ -332,7 +332,7 @@ struct cudnn_plan {
         return std::nullopt;
     }
 
-    // Memory for each part by its id, numbers of the host for those that are told.
+    // `memory` has an address per id: on the device, or on the host for values passed by value.
     void run(cudnnHandle_t handle, std::span<std::int64_t const> ids, std::span<void* const> memory, void* room) const {
         cudnn_object pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
         pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);

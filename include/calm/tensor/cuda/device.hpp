@@ -1,5 +1,5 @@
 #pragma once
-// The GPU of a process, and whether there is one that can run what was compiled.
+// The GPU of a process, and whether it can run this build.
 
 #ifdef __CUDACC__
 
@@ -14,10 +14,10 @@ namespace calm {
 
 namespace detail {
 
-inline std::atomic<int> device_of_process{-1};  // not chosen yet
+inline std::atomic<int> device_of_process{-1};  // -1: not chosen yet
 
 // A process computes on one GPU, as a rank does. The first context chooses it, or the first memory, which takes number
-// 0: so all memory and all contexts are of one GPU, whichever thread asks. Throws errc::usage for a second one.
+// 0. All memory and all contexts are then on this GPU, in all threads. Throws errc::usage for another GPU.
 inline void choose_device(int wanted) {
     int chosen = -1;
     if (device_of_process.compare_exchange_strong(chosen, wanted)) return;
@@ -26,13 +26,13 @@ inline void choose_device(int wanted) {
             "; one process computes on one GPU: start another process, or make the context before any memory");
 }
 
-// The GPU of the process, or number 0 where none was chosen yet.
+// The GPU of the process, or number 0 if none was chosen yet.
 inline int number_of_device() {
     int const chosen = device_of_process;
     return chosen < 0 ? 0 : chosen;
 }
 
-// While it lives a GPU is the calling thread's current one, which CUDA's calls refer to; then what was so before.
+// Makes a GPU the calling thread's current CUDA device during its lifetime, and then restores the previous one.
 class current_device {
 public:
     explicit current_device(int wanted) : wanted_(wanted) {
@@ -58,9 +58,9 @@ private:
 
 template <int> __global__ void nothing() {}
 
-// What is said where the code that was compiled does not run on a GPU of this name and compute capability.
+// The message for a GPU, with this name and compute capability, that this build has no code for.
 inline std::string no_code_for(std::string_view name, int major, int minor) {
-    constexpr std::array compiled{__CUDA_ARCH_LIST__};  // as 900
+    constexpr std::array compiled{__CUDA_ARCH_LIST__};  // each such as 900
     std::string capabilities;
     for (int const c : compiled)
         capabilities += (capabilities.empty() ? "" : ", ") + sentence(c / 100, ".", c / 10 % 10);
@@ -69,7 +69,7 @@ inline std::string no_code_for(std::string_view name, int major, int minor) {
                     "; compile it with -DCMAKE_CUDA_ARCHITECTURES=", major, minor);
 }
 
-// Asks the driver for a kernel's code on the current device.
+// Why the current device cannot run this build: asks the driver for a kernel's code. Empty if it can.
 inline std::string no_code_reason(int device) {
     cudaFuncAttributes attributes{};
     cudaError_t const status = cudaFuncGetAttributes(&attributes, nothing<0>);
@@ -85,7 +85,7 @@ inline std::string no_code_reason(int device) {
 
 }  // namespace detail
 
-// Why nothing can run on the GPU of that number here, one sentence; empty where it can.
+// Why nothing can run on GPU number `device` here, one sentence; empty if it can.
 inline std::string no_device_reason(int device = 0) {
     int count = 0;
     cudaError_t const status = cudaGetDeviceCount(&count);
@@ -103,7 +103,7 @@ inline std::string no_device_reason(int device = 0) {
         return sentence("no GPU: ", e.what());
     }
 }
-// The same for a backend that is a parameter.
+// For code with the backend as a parameter.
 inline std::string no_device_reason(cuda, int device) {
     return no_device_reason(device);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Failures of the CUDA runtime as errors.
+// Failures of the CUDA runtime as exceptions.
 
 #ifdef __CUDACC__
 
@@ -11,7 +11,7 @@
 
 namespace calm::detail {
 
-// Throws errc::device, or errc::memory, with what was tried and CUDA's text.
+// Throws errc::device or errc::memory on failure, with `tried` and CUDA's text.
 inline void check_cuda(cudaError_t status, char const* tried) {
     if (status == cudaSuccess) [[likely]]
         return;

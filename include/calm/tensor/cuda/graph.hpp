@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that are recorded and asked for at once: CUDA graphs.
+// Captured work as CUDA graphs.
 
 #ifdef __CUDACC__
 
@@ -11,11 +11,11 @@
 
 namespace calm {
 
-// The stream of the process is captured: meanwhile no other thread may ask for anything. Work is to have been done
-// before without a graph: then its kernels are loaded, and cuBLASLt has chosen its algorithms.
+// Captures the stream of the process; meanwhile no other thread may start GPU work. The work must have run once before
+// without a graph: then its kernels are loaded, and cuBLASLt has chosen its algorithms.
 template <> class device_graph<cuda> {
 public:
-    // Records work. Throws errc::device, with CUDA's text.
+    // Captures work. Throws errc::device, with CUDA's text.
     template <class Work>
     device_graph(context<cuda> const& ctx, Work const& work, std::size_t room) :
         asked_(room), room_(detail::pinned_memory(room)), was_read_(detail::new_event()) {
@@ -38,13 +38,14 @@ public:
         runs_.reset(runs);
     }
 
-    // Waits until the copies of the last time are done, where there are any.
+    // Calls work() to update the bytes of its copies; nothing else runs. First waits until the last launch has read
+    // them.
     template <class Work> void put(context<cuda> const& ctx, Work const& work) {
         detail::current_device const here;
         if (room_) detail::check_cuda(cudaEventSynchronize(was_read_.get()), "waiting for a graph");
         do_recorded(ctx, work);
     }
-    // Runs it, after what was asked for before.
+    // Launches the graph after all earlier work.
     void launch(context<cuda> const& ctx) const {
         detail::current_device const here;
         detail::check_cuda(cudaGraphLaunch(runs_.get(), ctx.queue()),
@@ -74,7 +75,7 @@ private:
     }
 
     detail::recording asked_;
-    detail::pinned_bytes room_;  // null where nothing is copied
+    detail::pinned_bytes room_;  // null if nothing is copied
     detail::owned_event was_read_;
     std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy> runs_;
 };

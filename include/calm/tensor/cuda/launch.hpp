@@ -1,5 +1,5 @@
 #pragma once
-// Block kernels (kernel.hpp) on a device: a phase is a thread's turn and __syncthreads.
+// Block kernels (kernel.hpp) on a GPU: in a phase each thread runs once, then comes __syncthreads.
 
 #ifdef __CUDACC__
 
@@ -14,30 +14,30 @@
 
 namespace calm {
 
-// A block of N threads on the device, as a kernel sees it. Its members are host_block's, in kernel.hpp.
+// A block of N threads on the device, as a kernel sees it. It has the members of host_block (kernel.hpp).
 template <int N> class device_block : public block_collectives<device_block<N>, N> {
     using block_collectives<device_block<N>, N>::lanes;
 
 public:
-    // A variable that every thread keeps across phases: its registers.
+    // A variable that every thread keeps across phases, in registers.
     template <class T> struct per_thread {
         T value;                                                  // this thread's
-        CALM_HD T& operator[](int) { return value; }              // of the calling thread, whichever is asked for
-        CALM_HD T const& operator[](int) const { return value; }  // the same
+        CALM_HD T& operator[](int) { return value; }              // the calling thread's, whatever the index
+        CALM_HD T const& operator[](int) const { return value; }  // read only
     };
     // Calls f(thread) on every thread, then waits for all of them.
     template <class F> CALM_HD void phase(F const& f) {
         each(f);
         barrier();
     }
-    // The same without waiting: of what is each thread's own.
+    // Calls f(thread) without a barrier, for data that each thread has to itself.
     template <class F> CALM_HD void each([[maybe_unused]] F const& f) {
 #ifdef __CUDA_ARCH__
         f(static_cast<int>(threadIdx.x));
 #endif
     }
 
-    // What the thread of the same warp has whose lane differs in the bits of the mask: word by word.
+    // The value of the thread in the same warp whose lane is this one's xor `mask`; exchanged word by word.
     template <class T> CALM_HD per_thread<T> shuffle_xor(per_thread<T> const& x, [[maybe_unused]] int mask) {
         per_thread<T> y = x;
 #ifdef __CUDA_ARCH__
@@ -50,7 +50,7 @@ public:
 #endif
         return y;
     }
-    // For lane l: what the first thread of warp l has. The second barrier lets the next one write to the same place.
+    // Lane l gets the value of the first thread of warp l. The second barrier lets the next call reuse the memory.
     template <class T> CALM_HD per_thread<T> of_warps(per_thread<T> const& x) {
         per_thread<T> y = x;
 #ifdef __CUDA_ARCH__
@@ -63,12 +63,12 @@ public:
 #endif
         return y;
     }
-    // The thread's own.
+    // This thread's value.
     template <class T> CALM_HD T any_of(per_thread<T> const& x) {
         return x.value;
     }
 
-    // Begins to copy `count` neighbouring values to shared memory, in the widest pieces that both addresses allow.
+    // Starts copying `count` neighbouring values to shared memory, in the widest pieces that both addresses allow.
     template <class T>
     CALM_HD void copy_async([[maybe_unused]] T* to, [[maybe_unused]] T const* from, [[maybe_unused]] int count = 1) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -85,7 +85,7 @@ public:
             for (int i = 0; i < count; ++i) to[i] = from[i];
 #endif
     }
-    // Ends what the threads began to copy; all of them see it.
+    // Waits for the copies of all threads, so that all of them see the values.
     CALM_HD void wait_for_copies() {
 #ifdef __CUDA_ARCH__
         __pipeline_commit();
@@ -110,12 +110,12 @@ private:
 
 namespace detail {
 
-// How many blocks of a kernel a multiprocessor is to hold: as it says, by `blocks_at_once`. It bounds its registers.
+// How many blocks of a kernel a multiprocessor should hold at once, if the kernel declares it. It limits the registers.
 template <class Kernel>
 concept says_blocks_at_once = requires {
     Kernel::blocks_at_once;
 };
-template <class Kernel> inline constexpr int blocks_at_once = 0;  // as many as there is room for
+template <class Kernel> inline constexpr int blocks_at_once = 0;  // all that fit
 template <says_blocks_at_once Kernel> inline constexpr int blocks_at_once<Kernel> = Kernel::blocks_at_once;
 
 template <class Kernel>
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(Kernel::threads, blocks_at_once<Kernel>) run_b
     kernel(threads, *reinterpret_cast<typename Kernel::shared*>(shared_memory), static_cast<index_t>(blockIdx.x));
 }
 
-// A type as it stands in the source.
+// The name of a type as in the source.
 inline std::string readable(std::type_info const& type) {
     int status = 0;
     std::unique_ptr<char, void (*)(void*)> const name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
@@ -133,7 +133,7 @@ inline std::string readable(std::type_info const& type) {
     return status == 0 ? name.get() : type.name();
 }
 
-// Where the context checks every kernel: waits for the one that was launched last.
+// If the context checks every kernel: waits for the last launched one, and throws if it failed.
 inline void check_launched(context<cuda> const& ctx, std::type_info const& kernel) {
     if (!ctx.checks_every_kernel) return;
     cudaError_t const status = cudaStreamSynchronize(ctx.queue());
@@ -142,10 +142,10 @@ inline void check_launched(context<cuda> const& ctx, std::type_info const& kerne
 
 }  // namespace detail
 
-// Runs the kernel on blocks 0 .. blocks - 1 after what the context was asked for before. Throws errc::device.
+// Runs the kernel on blocks 0 .. blocks - 1, after all earlier work. Throws errc::device.
 template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Kernel const& kernel) {
     constexpr std::size_t bytes = sizeof(typename Kernel::shared);
-    constexpr std::size_t without_asking = 46 << 10;  // of 48 KiB: the block itself has a little
+    constexpr std::size_t without_asking = 46 << 10;  // of 48 KiB: the block itself needs a little
     if (ctx.rehearsing() || blocks <= 0) return;
     require(blocks <= std::numeric_limits<int>::max(), errc::usage,
             "calm::cuda: expected at most 2^31 - 1 blocks, found ", blocks, "; use smaller batches");

@@ -1,5 +1,5 @@
 #pragma once
-// A product as cuBLASLt is told of it. Descriptions need no device; where the library is absent, nothing.
+// A product as described to cuBLASLt. Descriptions need no device. Empty where the library is absent.
 
 #if defined(__CUDACC__) && __has_include(<cublasLt.h>)
 
@@ -20,8 +20,7 @@ inline void check_blas(cublasStatus_t status, char const* tried) {
         throw error(errc::device, sentence("calm::cuda: ", tried, ": ", cublasLtGetStatusString(status)));
 }
 
-// What cuBLASLt calls the types of a product's matrices, the result of T and both others of W, of its sums, and of the
-// factors alpha and beta.
+// cuBLASLt's types of a product with result T and factors W: of its matrices, its sums, and alpha and beta.
 template <class T, class W = T> struct lt_types {
     static_assert(sizeof(T) == 0, "calm::matmul: on cuda expected float or double; another scalar needs its lt_types");
 };
@@ -34,7 +33,7 @@ template <> struct lt_types<float> {
 };
 template <> struct lt_types<float, bf16> : lt_types<float> { static constexpr cudaDataType_t matrix = CUDA_R_16BF; };
 template <> struct lt_types<bf16, bf16> : lt_types<float, bf16> {
-    static constexpr cudaDataType_t result = CUDA_R_16BF;  // and of the bias
+    static constexpr cudaDataType_t result = CUDA_R_16BF;  // also of the bias
 };
 template <> struct lt_types<double> {
     using factor = double;
@@ -46,19 +45,19 @@ template <> struct lt_types<double> {
 
 inline constexpr std::size_t lt_workspace_bytes = std::size_t{32} << 20;
 
-// The power of two, up to 256, that divides an address; 0 of none.
+// The largest power of two, up to 256, that divides an address; 0 for null.
 inline std::uint32_t alignment_of(void const* p) {
     if (p == nullptr) return 0;
     return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(p) | 256U);
 }
 
-// All that the choice of an algorithm may depend on: products that are equal in it share one.
+// Everything that the choice of an algorithm may depend on: products that agree in it share one.
 struct lt_shape {
     cudaDataType_t type, result;
     index_t m, n, k, lda, ldb, ldc;
     bool a_transposed, b_transposed;
     std::uint32_t a_alignment, b_alignment, c_alignment;
-    std::uint32_t plus_alignment, bias_alignment;  // 0: there is none
+    std::uint32_t plus_alignment, bias_alignment;  // 0: absent
     auto operator<=>(lt_shape const&) const = default;
 };
 template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
@@ -79,9 +78,9 @@ template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
             alignment_of(p.bias)};
 }
 
-// The library's own descriptors. Row-major C = A B is column-major C^T = B^T A^T: the factors change places, so `first`
-// is our b, and what is stored row by row is not transposed. D is our C, and C what is added to it, which may be the
-// same.
+// The library's descriptors. Row-major C = A B is column-major C^T = B^T A^T, so the factors change places: `first` is
+// our b, and row-major storage counts as not transposed. The library's D is our C; its C is the matrix to add, which
+// may be the same.
 struct lt_description {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -120,8 +119,9 @@ template <class T, class W> lt_description describe(product<T, W, W> const& p) {
 
     check_blas(cublasLtMatmulPreferenceInit(&d.wanted), "describing a product");
     d.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{lt_workspace_bytes});
-    // k may be split: partial sums wait in our workspace, in the type of sums, and are added up in a step of its own.
-    // The same bits run after run, as cuBLAS promises of one kind of GPU, one version, and a workspace of the caller's.
+    // k may be split: partial sums go to our workspace, in the type of the sums, and a separate step adds them. The
+    // bits are then equal in every run, as cuBLAS promises for one kind of GPU, one version, and the caller's
+    // workspace.
     d.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));

@@ -1,5 +1,5 @@
 #pragma once
-// Products on a device: cuBLASLt, or the block kernel for what it does not support, which the context counts.
+// Products on a GPU: by cuBLASLt, or by the block kernel if it does not support them, which the context counts.
 
 #ifdef __CUDACC__
 
@@ -10,7 +10,7 @@ namespace calm::detail {
 
 template <class T, class W> void stored_product(context<cuda> const& ctx, product<T, W, W> const& p) {
     if (ctx.rehearsing()) return;
-    bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // which cuBLASLt refuses: a bias, zeros or nothing
+    bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // refused by cuBLASLt; gives a bias, zeros or nothing
     if (!is_empty && ctx.blas().supports(p) &&
         !ctx.order().launches("a product", p.m * p.n, static_cast<std::uint64_t>(p.k)))
         return;

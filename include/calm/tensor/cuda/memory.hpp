@@ -1,5 +1,5 @@
 #pragma once
-// Memory of a device, for arenas and tensors.
+// Device memory for arenas and tensors.
 
 #ifdef __CUDACC__
 
@@ -11,9 +11,9 @@
 
 namespace calm::detail {
 
-// Of the GPU of the process, whichever is current.
+// Memory of the process's GPU, whichever device is current.
 template <> struct memory_of<cuda> {
-    // Null if there is not enough memory; throws errc::device where there is no device.
+    // Null if there is not enough memory; throws errc::device if there is no device.
     static void* allocate(std::size_t bytes) {
         current_device const here;
         device_queue::get().require_no_recording("memory that is taken");
@@ -26,7 +26,7 @@ template <> struct memory_of<cuda> {
         check_cuda(status, "taking memory of the device");
         return p;
     }
-    // A failure here is one of an earlier kernel, which the next call reports.
+    // A failure here comes from an earlier kernel, and the next call reports it.
     static void release(void* p) noexcept {
         try {
             current_device const here;
@@ -34,7 +34,7 @@ template <> struct memory_of<cuda> {
         } catch (error const&) {
         }
     }
-    // In order with all else that the process asks of its GPU, and legal while a graph is captured.
+    // Runs in stream order, and is allowed while a graph is captured.
     static void clear(void* p, std::size_t bytes) { device_queue::get().clear(p, bytes); }
     static void put(void* dst, void const* src, std::size_t bytes) { device_queue::get().upload(dst, src, bytes); }
 };

@@ -1,5 +1,5 @@
 #pragma once
-// The stream of a process, on which all that it asks of its GPU runs in order.
+// The CUDA stream of a process, on which all its GPU work runs in order.
 
 #ifdef __CUDACC__
 
@@ -19,7 +19,7 @@
 
 namespace calm::detail {
 
-// Memory of the host that a device reads by itself; null for no bytes. Throws errc::device.
+// Pinned host memory, which a device reads directly; null for no bytes. Throws errc::device.
 struct free_pinned {
     void operator()(std::byte* p) const { (void)cudaFreeHost(p); }
 };
@@ -31,7 +31,7 @@ inline pinned_bytes pinned_memory(std::size_t bytes) {
     return pinned_bytes(static_cast<std::byte*>(p));
 }
 
-// A mark in the order of a stream.
+// A CUDA event: a mark in the order of a stream.
 struct destroy_event {
     void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
 };
@@ -42,11 +42,11 @@ inline owned_event new_event() {
     return owned_event(event);
 }
 
-// One for the process, as its memory is: contexts share both, and what one asks for comes after what any asked for
-// before. It waits for no other stream, not even the legacy one. Calls from several threads take turns.
+// One per process, as is its memory: contexts share both, so work runs in the order in which any of them started it. It
+// waits for no other stream, not even the legacy one. Calls from several threads take turns.
 class device_queue {
 public:
-    // It outlives all that has static storage and asks for it. Throws errc::device where there is no device.
+    // Never destroyed, as objects with static storage use it. Throws errc::device if there is no device.
     static device_queue& get() {
         static auto& only = *new device_queue;
         return only;
@@ -54,7 +54,7 @@ public:
 
     [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-    // dst on the device = the bytes of src, which are taken when it returns.
+    // Copies src to dst on the device; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
         current_device const here;
@@ -63,7 +63,7 @@ public:
         std::memcpy(there, src, bytes);
         if (recording_->is_new()) copy(dst, there, bytes);
     }
-    // dst of the host = src on the device, when all that was asked for before is done, for which it waits.
+    // Copies src on the device to dst on the host after all earlier work, and waits for that.
     void download(void* dst, void const* src, std::size_t bytes) const {
         current_device const here;
         require_no_recording("a copy to the host");
@@ -85,29 +85,29 @@ public:
                    "computing on the device (CALM_CUDA_CHECK=1 in the environment names the kernel)");
     }
 
-    // From here on, until null is given, what is asked for is recorded, or compared with that and not asked for again;
-    // the bytes of copies go by the room.
+    // Until it is called with null, work is recorded, or compared with a finished recording and not started again.
+    // Copies take their bytes from `room`.
     void record(recording* of, std::byte* room) {
         recording_ = of;
         room_ = room;
     }
-    // Of a kernel, with its blocks and what else is to be the same: whether it is launched. Not where it is recorded
-    // already.
+    // Whether to launch a kernel: not if a finished recording has it. Its name, `blocks` and `more` must be as
+    // recorded.
     bool launches(char const* kernel, index_t blocks, std::uint64_t more = 0) const {
         if (watch) watch(kernel, blocks, more);
         if (recording_ == nullptr) return true;
         recording_->ask(kernel, blocks, more);
         return recording_->is_new();
     }
-    std::function<void(char const*, index_t, std::uint64_t)> watch;  // is told of each before it is launched
-    // Throws errc::device where what is asked for is recorded.
+    std::function<void(char const*, index_t, std::uint64_t)> watch;  // called before each launch
+    // Throws errc::device while work is recorded.
     void require_no_recording(char const* found) const {
         require(recording_ == nullptr, errc::device,
                 "calm::cuda: expected kernels, fills and copies from the host alone while a graph is made, found ",
                 found, "; do it before or after the work that is done again");
     }
 
-    // For staging.
+    // Used by staging.
     void copy(void* dst, void const* src, std::size_t bytes) const {
         check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream_), "copying to the device");
     }
@@ -124,7 +124,7 @@ private:
 
     std::mutex mutex_;
     cudaStream_t stream_ = nullptr;
-    std::array<cudaEvent_t, 2> left_{};  // when the copies from a room were asked for
+    std::array<cudaEvent_t, 2> left_{};  // after the copies from each of the two staging buffers
     std::optional<staging<>> staging_;
     recording* recording_ = nullptr;
     std::byte* room_ = nullptr;

@@ -1,7 +1,6 @@
 #pragma once
-// A device that is not there: memory that the host cannot touch, and a queue that runs as late as it may. What a GPU
-// would do wrong now and then (a host's pointer in a kernel, a read before a wait, a write behind an array) goes wrong
-// here at once.
+// An emulated device: memory that the host cannot touch, and a queue that runs as late as it may. Mistakes that a GPU
+// shows only now and then (a host pointer in a kernel, a read before a wait, a write past an array) fail here at once.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,17 +28,17 @@
 
 namespace calm {
 
-// What was asked of a device.
+// Counts of the work of a device.
 struct device_counts {
-    index_t launches = 0;     // kernels
-    index_t blocks = 0;       // of all of them
+    index_t launches = 0;     // kernels launched
+    index_t blocks = 0;       // blocks of those kernels
     index_t uploads = 0;      // copies from the host
-    index_t bytes = 0;        // copied from the host and to it
-    index_t waits = 0;        // of the host for the device: copies to the host, fetch, wait
-    index_t allocations = 0;  // of the device's memory
-    index_t graphs = 0;       // of kernels, each asked for at once
+    index_t bytes = 0;        // bytes copied from and to the host
+    index_t waits = 0;        // waits of the host: copies to the host, fetch, wait
+    index_t allocations = 0;  // of device memory
+    index_t graphs = 0;       // graph launches
     bool operator==(device_counts const&) const = default;
-    // What was asked for between two counts.
+    // The work between two counts.
     friend device_counts operator-(device_counts const& a, device_counts const& b) {
         return {a.launches - b.launches, a.blocks - b.blocks,           a.uploads - b.uploads, a.bytes - b.bytes,
                 a.waits - b.waits,       a.allocations - b.allocations, a.graphs - b.graphs};
@@ -52,18 +51,18 @@ namespace detail {
 // turns.
 class emulated_device {
 public:
-    static constexpr std::size_t red_zone = 64;         // bytes behind every piece of an arena
-    static constexpr std::uint32_t red = 0x7FF5A5A5;    // what stands in them: NaN in float and in double, no id
-    static constexpr auto unwritten = std::byte{0xFF};  // of memory taken and not yet written: NaN, -1
+    static constexpr std::size_t red_zone = 64;         // bytes after every arena allocation
+    static constexpr std::uint32_t red = 0x7FF5A5A5;    // their content: NaN in float and in double, no valid id
+    static constexpr auto unwritten = std::byte{0xFF};  // fresh memory: NaN, -1
 
-    // It outlives all that has static storage and asks for it.
+    // Never destroyed, as objects with static storage use it.
     static emulated_device& get() {
         static auto& only = *new emulated_device;
         return only;
     }
 
-    // Memory that is zero, and unreadable but for kernels and copies; what lies before it and behind it always is. Null
-    // if there is not enough.
+    // Zeroed memory that only kernels and copies can read; the pages before and after it are never readable. Null if
+    // there is not enough.
     void* allocate(std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
         require_no_graph("memory that is taken");
@@ -76,12 +75,12 @@ public:
             mmap(nullptr, inside + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (whole == MAP_FAILED) return nullptr;
         auto* const first = static_cast<std::byte*>(whole) + page;
-        std::byte* const p = first + (inside - bytes);  // its end is the end of a page
+        std::byte* const p = first + (inside - bytes);  // ends where a page ends
         blocks_[p] = {first, inside, bytes};
         return p;
     }
 
-    // Waits, as cudaFree does; what fails then is thrown by the next wait.
+    // Waits, as cudaFree does; the next wait throws what fails here.
     void release(void* p) noexcept {
         std::scoped_lock const lock(mutex_);
         close();
@@ -97,13 +96,13 @@ public:
         blocks_.erase(found);
     }
 
-    // Does it when it must, after what was asked for before.
+    // Queues a task, which runs in order when the host waits.
     void later(std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
         close();
         queue_.push_back(std::move(task));
     }
-    // A kernel, with a number that is to be the same where it is asked for again.
+    // Queues a kernel, or records it. On each replay `number` must be as recorded.
     void launch(char const* name, index_t blocks, std::uint64_t number, std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
         if (graph_ != nullptr) {
@@ -118,7 +117,7 @@ public:
         std::scoped_lock const lock(mutex_);
         ++rehearsed_;
     }
-    // dst on the device = src of the host, as it is now.
+    // Copies src to dst on the device; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) {
         require_on_device(dst, bytes, "copied to");
         auto const* const from = static_cast<std::byte const*>(src);
@@ -134,7 +133,7 @@ public:
             std::copy(staged.begin(), staged.end(), static_cast<std::byte*>(dst));
         });
     }
-    // dst of the host = src on the device, after all that was asked for.
+    // Copies src on the device to dst on the host, after all earlier work.
     void download(void* dst, void const* src, std::size_t bytes) {
         require_on_device(src, bytes, "copied from");
         std::scoped_lock const lock(mutex_);
@@ -149,16 +148,16 @@ public:
         later_or_recorded(p, bytes, [=] { std::fill_n(static_cast<std::byte*>(p), bytes, value); });
     }
 
-    // What was recorded, and the bytes of its copies.
+    // Recorded work, and the bytes of its copies.
     struct graph {
         explicit graph(std::size_t room) : asked(room), bytes(room) {}
         recording asked;
         std::vector<std::byte> bytes;
-        std::vector<std::function<void(std::byte const*)>> tasks;  // from a copy of them
+        std::vector<std::function<void(std::byte const*)>> tasks;  // each takes a copy of `bytes`
     };
-    // What is asked for between them is recorded, or compared and its copies put in, and does not run. As while a GPU
-    // captures there is no memory taken or given back, no copy to the host, no wait and no look of the host: they throw
-    // errc::device, but for memory given back, which end_graph tells. Other threads wait meanwhile.
+    // Between these two calls work is recorded, or compared and its copies updated, and nothing runs. As during a GPU's
+    // capture, no memory may be allocated or released, and the host may not copy, wait or open the memory. Each throws
+    // errc::device, a release only in end_graph. Other threads wait meanwhile.
     void begin_graph(graph& of) {
         std::unique_lock lock(mutex_);
         require_no_graph("another graph");
@@ -171,12 +170,12 @@ public:
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
         made.asked.end();
     }
-    // The same where it failed on the way.
+    // Ends a recording or replay that failed.
     void forget_graph() noexcept {
         auto const lock = std::exchange(recording_, {});
         if (auto* const of = std::exchange(graph_, nullptr)) of->asked.give_up();
     }
-    // It lives until that is done.
+    // Queues the graph, which lives until it has run.
     void launch(std::shared_ptr<graph const> const& made) {
         std::scoped_lock const lock(mutex_);
         require_no_graph("another graph");
@@ -187,7 +186,7 @@ public:
         });
     }
 
-    // Runs all that was asked for. Throws errc::device where something of it wrote where it must not.
+    // Runs all queued work. Throws errc::device if some of it wrote where it must not.
     void wait() {
         std::scoped_lock const lock(mutex_);
         require_no_graph("a wait of the host");
@@ -196,8 +195,8 @@ public:
         run_and_tell();
     }
 
-    // For tests and debuggers: runs all that was asked for, as a wait that is not counted, and lets the host read and
-    // write the memory where it is, until it is closed or anything else is asked for.
+    // For tests and debuggers: runs all queued work, as a wait that is not counted. The host may then read and write
+    // the memory in place, until `close` or any further work.
     void open() {
         std::scoped_lock const lock(mutex_);
         if (open_) return;
@@ -213,8 +212,8 @@ public:
         open_ = false;
     }
 
-    // A piece of an arena and the red zone behind it begin; at its end the zone must be as it was. What is read there
-    // is no number.
+    // Begins an arena allocation and the red zone after it; at the end the zone must be unchanged. Reading the zone
+    // gives NaN.
     void begin_piece(std::byte* p, std::size_t bytes) {
         fill(p, unwritten, bytes);
         later_or_recorded(p + bytes, red_zone, [=] {
@@ -231,11 +230,11 @@ public:
         };
         if (graph_ == nullptr)
             later(look);
-        else  // not compared: also what throws gives back its pieces
+        else  // not compared, as an exception ends allocations too
             record([look](std::byte const*) { look(); });
     }
 
-    // Whether the device has all of these bytes.
+    // Whether all of these bytes belong to the device.
     [[nodiscard]] bool owns(void const* p, std::size_t bytes) const {
         auto const* const at = static_cast<std::byte const*>(p);
         std::scoped_lock const lock(mutex_);
@@ -245,8 +244,8 @@ public:
         return at >= begin && bytes <= block.bytes && at <= begin + (block.bytes - bytes);
     }
 
-    // Every address in a kernel's own bytes must be the device's. Words that are none by their size, or where nothing
-    // is, are numbers. A sum of all addresses (FNV-1a).
+    // Requires every address in the bytes of a kernel to be the device's. Words that are too small or too large for an
+    // address, or point to unmapped memory, count as numbers. Returns a hash of the addresses (FNV-1a).
     std::uint64_t sum_of_addresses(void const* kernel, std::size_t bytes, char const* name) const {
         std::uint64_t sum = 0xcbf29ce484222325U;
         for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
@@ -277,9 +276,9 @@ public:
 
 private:
     struct memory_block {
-        std::byte* first = nullptr;  // of its pages
-        std::size_t inside = 0;      // bytes of them
-        std::size_t bytes = 0;       // that were asked for
+        std::byte* first = nullptr;  // first page
+        std::size_t inside = 0;      // bytes of the pages
+        std::size_t bytes = 0;       // bytes requested
     };
 
     static std::array<std::uint32_t, red_zone / sizeof red> red_words() {
@@ -291,7 +290,7 @@ private:
     static bool is_mapped(std::byte* address) {
         return msync(address - reinterpret_cast<std::uintptr_t>(address) % page_size(), 1, MS_ASYNC) == 0;
     }
-    // In a block, or in the pages before and behind it that nobody has.
+    // In a block, or in the unreadable pages before and after it.
     [[nodiscard]] bool is_the_devices(std::byte const* address) const {
         auto const word = reinterpret_cast<std::uintptr_t>(address);
         std::scoped_lock const lock(mutex_);
@@ -313,7 +312,7 @@ private:
                 "calm::emulated: expected kernels, fills and copies from the host alone while a graph is made, found ",
                 found, "; do it before or after the work that is done again");
     }
-    // A fill of p, or what is like one.
+    // Queues or records a fill of p, or a task like it.
     void later_or_recorded(void const* p, std::size_t bytes, std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
         if (graph_ == nullptr) return later(std::move(task));
@@ -346,10 +345,10 @@ private:
     mutable std::recursive_mutex mutex_;
     std::map<std::byte*, memory_block, std::less<>> blocks_;
     std::vector<std::function<void()>> queue_;
-    graph* graph_ = nullptr;                            // while one is made
-    std::unique_lock<std::recursive_mutex> recording_;  // the same
+    graph* graph_ = nullptr;                            // while one is recorded or compared
+    std::unique_lock<std::recursive_mutex> recording_;  // held meanwhile
     std::exception_ptr failed_;
-    bool open_ = false;  // to the host; then nothing waits in the queue
+    bool open_ = false;  // to the host; then the queue is empty
     device_counts counts_;
     index_t rehearsed_ = 0;
 };
@@ -361,7 +360,7 @@ template <> struct memory_of<emulated> {
     static void clear(void* p, std::size_t bytes) { emulated_device::get().fill(p, std::byte{}, bytes); }
     static void put(void* dst, void const* src, std::size_t bytes) { emulated_device::get().upload(dst, src, bytes); }
 
-    // What an arena does around its pieces.
+    // What an arena calls around its allocations.
     static constexpr std::size_t red_zone = emulated_device::red_zone;
     static void begin_piece(std::byte* p, std::size_t bytes) { emulated_device::get().begin_piece(p, bytes); }
     static void end_piece(std::byte const* p, std::size_t bytes, std::string_view arena) {
