@@ -93,8 +93,8 @@ inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K,
     return positions;
 }
 
-// Selects what is scored: everything, or a random subset of settings.positions predictions (stream::positions, step 0)
-// and of as many patches for the autoencoder (step 1). A first pass counts them only if there is a choice.
+// Selects the scored parts: everything, or a random subset of settings.positions predictions (stream::positions, step
+// 0) and of as many patches for the autoencoder (step 1). A first pass counts them only if there is a choice.
 class chosen_parts {
 public:
     template <class Rule>
@@ -158,7 +158,7 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 
 }  // namespace detail
 
-// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise of a patch
+// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
 // does not depend on the subset. Here and below several ranks may share the work, each with its own equal model, source
 // and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's end (rank_pieces.hpp),
 // or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.

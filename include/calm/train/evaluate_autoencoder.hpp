@@ -18,7 +18,7 @@
 
 namespace calm {
 
-// Scores patches that come one after another. The noise of a patch depends only on its number, its position in
+// Scores patches that come one after another. Each patch has the noise of its number, its position in
 // stream::posterior. With several ranks each computes some of the chunks. Context and model outlive it.
 template <autoencoder_configuration C, class Space> class autoencoder_scoring {
     using T = typename Space::storage;
@@ -36,7 +36,7 @@ public:
         model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
 
-    // Adds a patch of K tokens.
+    // Adds the K tokens of one patch.
     void add(index_t number, std::span<token_id const> patch) {
         numbers_.push_back(number);
         tokens_.insert(tokens_.end(), patch.begin(), patch.end());

@@ -18,7 +18,7 @@ namespace calm {
 
 // Reconstruction by an autoencoder. Accuracies are fractions of tokens, 0 .. 1.
 struct autoencoder_evaluation {
-    double token_accuracy = 0;            // of the posterior's mean; PAD does not count
+    double token_accuracy = 0;            // of the posterior's mean, without PAD
     double token_accuracy_posterior = 0;  // of a draw from the posterior
     double posterior_std = 0;             // mean of exp(log_std)
     double cross_entropy = 0;             // of that draw, mean over all tokens including PAD, in nats

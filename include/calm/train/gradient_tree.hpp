@@ -1,7 +1,7 @@
 #pragma once
-// Adds the gradients of a step's micro-batches in a fixed binary tree, whichever rank computes them. The sum of
-// micro-batches a .. b - 1 is the sum of a .. a + h - 1 plus the sum of a + h .. b - 1, with h the largest power of two
-// below b - a: g0 + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
+// Adds the gradients of micro-batches in a fixed binary tree, whichever rank computes them. The sum of micro-batches a
+// .. b - 1 is the sum of a .. a + h - 1 plus the sum of a + h .. b - 1, with h the largest power of two below b - a: g0
+// + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
 
 #include <bit>
 #include <cstddef>
@@ -30,8 +30,8 @@ template <class Do, class T> void run_tree(context<cpu> const& ctx, tree_memory<
 
 }  // namespace detail
 
-// Partial sums of a step: one for each 1 bit in the number of a micro-batch. Keeps pointers to the parameters, as the
-// optimizer does.
+// Partial sums within a step: one for each 1 bit in the number of a micro-batch. Keeps pointers to the parameters, as
+// the optimizer does.
 template <class Space> class gradient_tree {
     using T = typename Space::compute;
     using Backend = typename Space::backend;

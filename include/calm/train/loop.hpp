@@ -1,7 +1,7 @@
 #pragma once
 // Trains an autoencoder or a language model until the number of steps or the time is reached. Prints nothing: callbacks
-// report progress. The same seed gives the same weights at any number of threads if steps limit the run. A stopped run
-// resumes bit for bit if steps limit it and model, text and state are unchanged.
+// report progress. With a step limit, equal seeds give equal weights at any number of threads. A stopped run resumes
+// bit for bit if steps limit it and model, text and state are unchanged.
 //
 // Several ranks may train together (calm/ranks.hpp), each with its own equal model, source and context. The result is
 // bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,

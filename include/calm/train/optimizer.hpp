@@ -167,10 +167,10 @@ public:
         forget_marks();
     }
 
-    // Both moments of every parameter, named as in torch's AdamW: exp_avg.<parameter>, exp_avg_sq.<parameter>; Muon has
-    // only the first. With updates() they are the whole optimizer state; each rank has its shard. They are in host
-    // memory and live as long as the optimizer. On a device they are copies: `bring_moments` fills, `resume_after`
-    // uploads and `forget_copies` frees them.
+    // First and second moment of every parameter, named as in torch's AdamW: exp_avg.<parameter>,
+    // exp_avg_sq.<parameter>; Muon has only the first. With updates() they are the whole optimizer state; each rank has
+    // its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
+    // `bring_moments` fills, `resume_after` uploads and `forget_copies` frees them.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {

@@ -261,7 +261,7 @@ private:
             to_add_.pop_front();
         }
     }
-    // Finishes the oldest exchange in flight and adds up what it brought.
+    // Finishes the oldest exchange in flight and adds up its gradients.
     void take_gradients() {
         auto const [number, in] = on_way_.front();
         finish_exchange();

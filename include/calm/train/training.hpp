@@ -317,7 +317,7 @@ private:
         return on_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
                        losses_found_);
     }
-    // Fills in what is known only after the step.
+    // Fills in the values that are known only after the step.
     void complete(progress& now, throughput const& speed) const {
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
@@ -392,7 +392,7 @@ void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Spac
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
            Ranks ranks = nullptr) {
-    // Each rank with a part of a matrix runs Muon on all of it: one bucket splits the fewest matrices.
+    // Every rank that has part of a matrix runs Muon on all of it, and a single bucket splits the fewest matrices.
     auto const when = r.optimizer.muon > 0 ? adding::after_backward : adding::during_backward;
     auto const work = part_of(ctx, parameters, when, ranks);
     training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();

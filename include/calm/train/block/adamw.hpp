@@ -41,7 +41,7 @@ template <class T> struct adamw_told {
     T towards;       // 1 - beta1
     T beta2;
     T rest2;  // 1 - beta2
-    // Factors with the bias corrections of the two moments.
+    // Factors with the bias corrections of first and second moment.
     struct corrected {
         T rate;  // learning rate / correction of the first moment
         T root;  // 1 / sqrt(correction of the second moment)
