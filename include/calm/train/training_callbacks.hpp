@@ -74,7 +74,7 @@ struct training_callbacks {
     // weights.
     std::function<void(training_state&)> resume;
     std::function<void(progress const&)> step;      // after each step
-    std::function<void(progress const&)> evaluate;  // at its interval, and once a fifth of the run is done
+    std::function<void(progress const&)> evaluate;  // at its interval, and when a fifth of the run is done
     std::function<void(progress const&)> save;      // at its interval; not at the end
     std::function<void(progress const&)> ended;     // after the last step, before its checkpoint
     // The state, to be saved: together with `save`, after an evaluation, and after the last step, also if `stop` ended
