@@ -294,8 +294,8 @@ protected:
     // Gives the other ranks a sign of life, without waiting; for backends that do not do so in the background.
     virtual void show_life() {}
 
-    // Those of these ranks that gave no sign of life for `timeout` seconds, if the backend knows. Such ranks end the
-    // wait while the ranks are not at work.
+    // Which of these ranks gave no sign of life for `timeout` seconds, if the backend knows. Such ranks end the wait
+    // while the ranks are not at work.
     [[nodiscard]] virtual std::vector<int> lifeless(std::span<int const>) const { return {}; }
 
     // For finish_swap(): polls is_swapped(), and meanwhile calls pause(seconds waited). silent() are the ranks that are

@@ -159,9 +159,9 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 }  // namespace detail
 
 // Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
-// does not depend on the subset. Here and below several ranks may share the work, each with its own equal model, source
-// and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's end (rank_pieces.hpp),
-// or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
+// does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
+// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's end
+// (rank_pieces.hpp), or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           block_source const& blocks, special_tokens const& special,

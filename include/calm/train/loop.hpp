@@ -3,8 +3,8 @@
 // report progress. With a step limit, equal seeds give equal weights at any number of threads. A stopped run resumes
 // bit for bit if steps limit it and model, text and state are unchanged.
 //
-// Several ranks may train together (calm/ranks.hpp), each with its own equal model, source and context. The result is
-// bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
+// Several ranks may train together (calm/ranks.hpp), each with its own identical model, source and context. The result
+// is bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
 // `checkpoint` only on rank 0; `stop` must return the same on all. `ranks` is this rank's process group, or null for
 // one rank; a call without it compiles no code for ranks.
 

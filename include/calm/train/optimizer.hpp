@@ -36,8 +36,8 @@ template <class Space = space<>> class adamw {
                   "bf16, whose models write and are evaluated; train in float, then copy the parameters");
 
 public:
-    // All parameters need memory for value and gradient; throws errc::usage naming the first without, or an invalid
-    // setting.
+    // All parameters need memory for value and gradient; throws errc::usage naming the first that lacks it, or an
+    // invalid setting.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
     // From the parameters of a model. With several ranks it updates only this rank's shard and keeps only its state;

@@ -11,7 +11,7 @@
 namespace calm {
 
 // Selects `wanted` of `all` items that come in order, or all items if there are fewer. Every subset is equally likely,
-// up to the precision of the draws (2^-32 of a share below 2^32 items, 2^-53 above).
+// up to the precision of the draws (probabilities to within 2^-32 below 2^32 items, 2^-53 above).
 class random_subset {
 public:
     // Equal keys give equal subsets.

@@ -35,7 +35,7 @@ public:
     [[nodiscard]] virtual int rank() const = 0;
     // Number of ranks.
     [[nodiscard]] virtual int count() const = 0;
-    // Micro-batches that each rank does of a whole step's. Throws errc::usage unless they form a subtree.
+    // Micro-batches per rank, given their number in a whole step. Throws errc::usage unless they form a subtree.
     [[nodiscard]] virtual index_t micro_batches(index_t of_a_step) const = 0;
 
     // From here until destruction the ranks work together, with timeouts. Throws errc::distributed unless all begin
