@@ -1,7 +1,7 @@
 #pragma once
-// What ranks say to each other. A rank is one of R processes or threads that do one job together, each with memory of
-// its own; it has a number, 0 .. R - 1. An engine (thread_ranks.hpp, mpi.hpp) brings bytes from each to each, and all
-// verbs are made of that.
+// Communication between ranks. A rank is one of R processes or threads that do one job together, each with its own
+// memory; ranks are numbered 0 .. R - 1. A backend (thread_ranks.hpp, mpi.hpp, tcp.hpp) exchanges bytes between all
+// pairs of ranks; all operations are made of that exchange.
 
 #include <algorithm>
 #include <array>
@@ -26,8 +26,8 @@ namespace calm {
 
 namespace detail {
 
-// parts[0] = the sum of all parts, which have n elements each, in the tree of gradient_tree.hpp: the sum of n parts is
-// that of the first h and that of the others, h the largest power of two below n. The other parts are changed.
+// parts[0] = the sum of all parts, of n elements each. It is added in the tree of gradient_tree.hpp: the sum of the
+// first h parts plus the sum of the rest, h the largest power of two below their number. Overwrites the other parts.
 template <class T> void add_in_tree(std::span<T* const> parts, std::size_t n) {
     if (parts.size() < 2) return;
     std::size_t half = 1;
@@ -49,14 +49,14 @@ inline std::string ranks_text(std::span<int const> numbers) {
 
 }  // namespace detail
 
-// The number of a rank among so many.
+// A rank and the number of ranks.
 struct rank_among {
     int rank;   // its number
-    int ranks;  // how many there are
+    int ranks;  // number of ranks
 };
 
-// Brings bytes from the memory of each rank's device straight to that of each other's: nccl_engine.hpp. A collective
-// that has one (collective::devices) asks it, after all ranks have said what they send and expect.
+// Device transport: exchanges bytes directly between the devices of ranks (nccl_engine.hpp). A collective with a
+// transport (collective::devices) calls it after all ranks have exchanged sizes.
 class device_engine {
 public:
     device_engine() = default;
@@ -64,51 +64,50 @@ public:
     device_engine(device_engine const&) = delete;
     device_engine& operator=(device_engine const&) = delete;
 
-    // What it is, for sentences.
+    // Name for error messages.
     [[nodiscard]] virtual std::string name() const = 0;
-    // As collective::exchange, of the devices' memory: it comes after what this device was asked for before, and before
-    // what it is asked for next.
+    // As collective::exchange, for device memory: ordered after the work that this device was given before, and before
+    // later work.
     virtual void swap(std::span<std::span<std::byte const> const> to, std::span<std::span<std::byte> const> from) = 0;
-    // Returns when all of that is done.
+    // Waits until all exchanges are done.
     virtual void wait() = 0;
 };
 
-// One rank's end. All ranks call the same verbs in the same order; each returns when this rank has what it is to get.
-// A rank that gives no answer for `timeout` seconds while the ranks are at work, or no sign of life at other times
-// where the engine has these (tcp.hpp), and one that failed, is an errc::distributed, or the error of the other, which
-// names it. After that the ranks are of no more use.
+// One rank's process group. All ranks make the same calls in the same order; each call returns when this rank has its
+// results. Throws errc::distributed if a rank gives no answer for `timeout` seconds while the ranks are at work; at
+// other times, if a rank gives no sign of life for as long and the backend has these (tcp.hpp). Throws the error of a
+// rank that failed, with its number. After an error the ranks cannot be used any more.
 class collective {
 public:
-    using sent = std::span<std::byte const>;  // what goes to a rank
-    using received = std::span<std::byte>;    // the place of what comes from one
+    using sent = std::span<std::byte const>;  // bytes for a rank
+    using received = std::span<std::byte>;    // memory for the bytes of a rank
 
     virtual ~collective() = default;
     collective(collective const&) = delete;
     collective& operator=(collective const&) = delete;
 
-    [[nodiscard]] int rank() const { return rank_; }            // this one's number
-    [[nodiscard]] int ranks() const { return ranks_; }          // how many there are
+    [[nodiscard]] int rank() const { return rank_; }            // this rank's number
+    [[nodiscard]] int ranks() const { return ranks_; }          // number of ranks
     [[nodiscard]] bool is_first() const { return rank_ == 0; }  // whether this is rank 0
 
     static constexpr std::uint64_t longest_text = 64 << 20;  // bytes
 
-    double timeout = 120;          // seconds that another rank is waited for
-    bool at_work = false;          // before and after it, others may take as long as they give signs of life
-    bool keeps_in_touch = false;   // all call keep_in_touch() as they work: who does not is missed (patient_wait.hpp)
-    std::int64_t steps_done = -1;  // of the work, for sentences; -1: it has no steps
+    double timeout = 120;          // seconds to wait for another rank
+    bool at_work = false;          // the timeout applies; otherwise ranks may take as long as they give signs of life
+    bool keeps_in_touch = false;   // all call keep_in_touch() as they work: silence is failure (patient_wait.hpp)
+    std::int64_t steps_done = -1;  // for error messages; -1: the work has no steps
 
-    // Whether whoever started the ranks wants them to end; may be empty.
+    // Whether the launcher wants the ranks to end; may be empty.
     std::function<bool()> asked_to_end;
-    // Where that is so while this rank waits, hears once for whom: if that one has died, the launcher will end this one
-    // next. May be empty.
+    // Called once if so, with the ranks that this rank waits for: if such a rank has died, the launcher will end this
+    // one next. May be empty.
     std::function<void(std::string const&)> tell;
 
-    // What brings bytes between the memories of devices. Null: what is there goes by the host's. All ranks have one, or
-    // none has.
+    // The device transport, or null: device data then goes through host memory. Either all ranks have one or none.
     device_engine* devices = nullptr;
 
-    // to[r] goes to rank r, and from[r] is filled with what rank r sends here; both have R members, of which those of
-    // this rank are left alone. What comes must have the size of its place.
+    // Sends to[r] to rank r, and fills from[r] with the bytes that rank r sends. Both have R members; this rank's own
+    // are ignored. Sent and expected sizes must be equal.
     void exchange(std::span<sent const> to, std::span<received const> from) {
         require(under_way_ == 0, errc::usage,
                 "calm::collective: expected nothing but finish_exchange() while exchanges are under way, found ",
@@ -116,9 +115,9 @@ public:
         begin_exchange(to, from);
         finish_exchange();
     }
-    // The same, begun: it goes on while this rank does something else, and makes progress when is_exchanged() is asked.
-    // The bytes at both ends are left alone until it is finished. Several are finished in the order in which they were
-    // begun, before anything else is exchanged.
+    // Begins an exchange, which continues while this rank does something else; is_exchanged() makes progress. Both
+    // sides leave the bytes alone until it is finished. Exchanges are finished in the order in which they began, before
+    // any other operation.
     void begin_exchange(std::span<sent const> to, std::span<received const> from) {
         require_each(to, from);
         for (std::size_t r = 0; r < to.size(); ++r)
@@ -126,20 +125,20 @@ public:
         if (ranks_ > 1) begin_swap(to, from);
         ++under_way_;
     }
-    // Whether finish_exchange() need not wait.
+    // Whether finish_exchange() would return without waiting.
     [[nodiscard]] bool is_exchanged() { return under_way_ == 0 || ranks_ == 1 || is_swapped(); }
-    // Returns when the first of those under way has filled its places.
+    // Finishes the oldest exchange in flight.
     void finish_exchange() {
         require(under_way_ > 0, errc::usage,
                 "calm::collective: expected an exchange that was begun and is not finished, found none");
         --under_way_;
         if (ranks_ > 1) finish_swap();
     }
-    // That were begun and are not finished.
+    // Number of exchanges in flight.
     [[nodiscard]] int under_way() const { return under_way_; }
-    // exchange() of devices' memory, by `devices`, in the order in which the device is asked for other things; done
-    // when finish_on_devices() returns. Before it begins the ranks tell each other the sizes, 8 bytes to each: so all
-    // are there, and nothing that does not fit its place is on its way.
+    // exchange() for device memory, through `devices` and in the order of the device's other work; done when
+    // finish_on_devices() returns. First the ranks exchange sizes, 8 bytes per pair: so all are present, and everything
+    // sent fits.
     void exchange_on_devices(std::span<sent const> to, std::span<received const> from) {
         require_each(to, from);
         require(devices != nullptr, errc::usage,
@@ -162,15 +161,15 @@ public:
         }
         devices->swap(to, from);
     }
-    // Returns when this rank's device has what it is to get.
+    // Waits until this rank's device has received everything.
     void finish_on_devices() { devices->wait(); }
-    [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }  // to others, so far
-    // Nobody goes on before all have come.
+    [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }  // to other ranks, so far
+    // Waits for all ranks.
     void barrier() {
         exchange(std::vector<sent>(static_cast<std::size_t>(ranks_)),
                  std::vector<received>(static_cast<std::size_t>(ranks_)));
     }
-    // This rank's number among those on this machine (Linux: those that know the same start of it). All ask.
+    // This rank's number among the ranks on this machine (Linux: ranks with the same boot id). All ranks call it.
     [[nodiscard]] rank_among beside() {
         std::array<char, 40> own{};
         std::ifstream("/proc/sys/kernel/random/boot_id").read(own.data(), std::ssize(own));
@@ -185,7 +184,7 @@ public:
         }
         return here;
     }
-    // What rank `from` has in `values` is what all have; the sizes are alike.
+    // Copies `values` from rank `from` to all ranks; sizes are equal.
     template <class T> void broadcast(std::span<T> values, int from = 0) {
         static_assert(std::is_trivially_copyable_v<T>);
         std::vector<sent> to(static_cast<std::size_t>(ranks_));
@@ -196,12 +195,12 @@ public:
             places[static_cast<std::size_t>(from)] = std::as_writable_bytes(values);
         exchange(to, places);
     }
-    // The same of one value, which is returned.
+    // Broadcasts one value, which is returned.
     template <class T> T broadcast(T value, int from = 0) {
         broadcast(std::span(&value, 1), from);
         return value;
     }
-    // The same of a text of any length up to longest_text. Throws errc::distributed where the other has a longer one.
+    // Broadcasts a text of at most longest_text bytes. Throws errc::distributed if it is longer.
     std::string broadcast_text(std::string text, int from = 0) {
         auto const size = broadcast(std::uint64_t{text.size()}, from);
         require(size <= longest_text, errc::distributed, "rank ", from, ": expected a text of at most ", longest_text,
@@ -210,21 +209,21 @@ public:
         broadcast(std::span(text.data(), text.size()), from);
         return text;
     }
-    // all = what the ranks have in `own`, in the order of their numbers: rank r's begins at starts[r], and starts has
-    // one number more than there are ranks. `own` may lie in its place in `all`.
+    // all = the elements in `own` of all ranks, in the order of their numbers. Rank r's part begins at starts[r];
+    // starts has R + 1 numbers. `own` may already be in its place in `all`.
     template <class T> void all_gather(std::span<T const> own, std::span<T> all, std::span<std::size_t const> starts) {
         static_assert(std::is_trivially_copyable_v<T>);
         gather_bytes(std::as_bytes(own), std::as_writable_bytes(all), starts, sizeof(T));
     }
-    // The same where all have equally many.
+    // For equal sizes.
     template <class T> void all_gather(std::span<T const> own, std::span<T> all) {
         std::vector<std::size_t> starts;
         for (std::size_t r = 0; r <= static_cast<std::size_t>(ranks_); ++r) starts.push_back(r * own.size());
         all_gather(own, all, starts);
     }
-    // parts[r], what this rank has of rank r's share, goes to r; parts[rank()], which has the size of this rank's
-    // share, becomes the sum of what all have of it, added in the tree (detail::add_in_tree) of the ranks' numbers.
-    // `room` is for R - 1 shares of this size.
+    // Sends parts[r], this rank's terms for the shard of rank r, to rank r. parts[rank()] becomes the sum of this
+    // rank's shard over all ranks, in the tree of the ranks' numbers (detail::add_in_tree). `room` is for R - 1 shards
+    // of this size.
     template <class T> void reduce_scatter(std::span<std::span<T> const> parts, std::span<T> room) {
         static_assert(std::is_arithmetic_v<T>);
         auto const own = parts[static_cast<std::size_t>(rank_)];
@@ -245,8 +244,8 @@ public:
         detail::add_in_tree(std::span<T* const>(terms), own.size());
         if (rank_ != 0) std::copy_n(terms[0], own.size(), own.data());
     }
-    // values[i] becomes the sum of what all ranks have there, added in the same tree: the same bits on all. The sizes
-    // are alike; on its way is what a ring would send, each value twice but for a rank's own share.
+    // Replaces values[i] by the sum over all ranks, in the same tree: bit-identical on all ranks. Sizes are equal. The
+    // traffic is as in a ring: each value is sent twice, except a rank's own shard.
     template <class T> void all_reduce(std::span<T> values) {
         auto const count = static_cast<std::size_t>(ranks_);
         std::vector<std::size_t> starts;
@@ -259,14 +258,14 @@ public:
         all_gather(std::span<T const>(own), values, starts);
     }
 
-    // This rank cannot go on: the others hear of it in place of an answer, and throw what it says with this rank's
-    // number. Throws nothing itself.
+    // This rank cannot continue: the others receive `why` in place of an answer, and throw it with this rank's number.
+    // Does not throw.
     virtual void fail(error const& why) noexcept = 0;
-    // Throws what another rank failed with, and where an engine knows it also that one has ended; waits for nothing.
-    // For a rank that works or waits for something else, while exchanges are still to come.
+    // Throws the error of a rank that failed, or an error if the backend knows that a rank has ended; never waits. For
+    // a rank that works or waits for something else while exchanges are still to come.
     virtual void hear() = 0;
-    // For who works between two exchanges and calls it after each piece, however small: now and then it hears of the
-    // others as hear() does, and shows them that this rank is there.
+    // For work between exchanges, called after each piece, however small. From time to time it checks the other ranks
+    // as hear() does, and shows them that this rank is alive.
     void keep_in_touch() {
         auto const now = std::chrono::steady_clock::now();
         if (now - in_touch_ < std::chrono::milliseconds(50)) return;
@@ -274,34 +273,34 @@ public:
         show_life();
         hear();
     }
-    // " after step 7" for a sentence, or nothing.
+    // " after step 7" for error messages, or nothing.
     [[nodiscard]] std::string after_step() const {
         return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
     }
 
 protected:
-    // This one's number, and how many there are. Throws errc::usage for numbers that cannot be.
+    // Throws errc::usage for an invalid rank or number of ranks.
     collective(int rank, int ranks) : rank_(rank), ranks_(ranks) {
         require(ranks >= 1 && rank >= 0 && rank < ranks, errc::usage,
                 "calm::collective: expected a rank below the number of ranks, found ", rank, " of ", ranks);
     }
 
-    // What an engine does of these verbs, of at least two ranks. The lists of spans are gone after begin_swap().
+    // The backend's part of the operations, with at least two ranks. The lists of spans are invalid after begin_swap().
     virtual void begin_swap(std::span<sent const> to, std::span<received const> from) = 0;
-    // Also true where finish_swap() has something to throw.
+    // Also true if finish_swap() would throw.
     virtual bool is_swapped() = 0;
     // Throws as exchange().
     virtual void finish_swap() = 0;
-    // Of an engine that does not do it by itself: a sign of life to each other rank, waiting for nothing.
+    // Gives the other ranks a sign of life, without waiting; for backends that do not do so in the background.
     virtual void show_life() {}
 
-    // Of these ranks, those that gave no sign of life for `timeout` seconds, where an engine knows that: what ends
-    // waiting while ranks are not at work.
+    // Which of these ranks gave no sign of life for `timeout` seconds, if the backend knows. Such ranks end the wait
+    // while the ranks are not at work.
     [[nodiscard]] virtual std::vector<int> lifeless(std::span<int const>) const { return {}; }
 
-    // For finish_swap(): asks is_swapped() until it is so, and meanwhile pause(seconds waited). silent() are the ranks
-    // that are waited for: give_up() hears of those that were waited for too long before it throws, and who was asked
-    // to end hears of them once.
+    // For finish_swap(): polls is_swapped(), and meanwhile calls pause(seconds waited). silent() are the ranks that are
+    // waited for; give_up() receives those waited for too long before it throws. If the launcher wants the ranks to
+    // end, `tell` receives them once.
     template <class Pause, class Silent, class GiveUp>
     void wait_for_swap(Pause const& pause, Silent const& silent, GiveUp const& give_up) {
         using clock = std::chrono::steady_clock;
@@ -323,9 +322,9 @@ protected:
             }
         }
     }
-    // Seconds that the others are waited for now.
+    // Seconds to wait for other ranks now.
     [[nodiscard]] double patience() const { return at_work ? timeout : std::numeric_limits<double>::infinity(); }
-    // Throws what is to be said of ranks that gave no answer in time.
+    // Throws that these ranks gave no answer in time.
     [[noreturn]] void fail_waiting(std::span<int const> missing) const {
         throw error(errc::distributed,
                     detail::ranks_text(missing) + " gave no answer for " + six_digits(timeout) + " s" + after_step() +
@@ -333,8 +332,8 @@ protected:
                         " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
                         "command goes on after the last checkpoint, with any number of ranks");
     }
-    // Throws what another rank failed with: the number of a code, and the lines of its error. What is no code is
-    // errc::distributed: a rank that failed never makes another one end as if all were well.
+    // Throws the error of another rank, from the number of its code and the lines of its message. An invalid code
+    // becomes errc::distributed, so that a failure never looks like success.
     [[noreturn]] static void fail_with(int rank, int code, std::string_view why) {
         bool const known = code >= static_cast<int>(errc::usage) && code <= static_cast<int>(errc::device);
         std::vector<std::string> lines;
@@ -347,7 +346,7 @@ protected:
         throw error(known ? static_cast<errc>(code) : errc::distributed, "rank " + std::to_string(rank) + ": " + first,
                     std::span(lines).subspan(1));
     }
-    // What comes has another size than its place.
+    // Received and expected size differ.
     [[noreturn]] void fail_unequal(int rank, std::size_t expected, std::size_t found) const {
         throw error(errc::distributed,
                     sentence("rank ", rank_, " expected ", expected, " bytes from rank ", rank, after_step(),
@@ -361,7 +360,7 @@ private:
                 "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
                 to.size(), " and ", from.size());
     }
-    // all_gather() of elements of so many bytes.
+    // all_gather() with `element` bytes per element.
     void gather_bytes(sent own, received all, std::span<std::size_t const> starts, std::size_t element) {
         std::vector<sent> const to(static_cast<std::size_t>(ranks_), own);
         std::vector<received> places;
@@ -379,7 +378,7 @@ private:
     int ranks_;
     int under_way_ = 0;
     std::uint64_t bytes_sent_ = 0;
-    std::chrono::steady_clock::time_point in_touch_{};  // when it last heard
+    std::chrono::steady_clock::time_point in_touch_{};  // last check
 };
 
 }  // namespace calm

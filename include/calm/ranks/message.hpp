@@ -1,5 +1,5 @@
 #pragma once
-// Messages whose size or contents another rank decides. Nothing of them is believed before it is checked, as in a file.
+// Messages whose size or contents another rank decides. As with a file, nothing is trusted before it is checked.
 
 #include <algorithm>
 #include <concepts>
@@ -23,15 +23,15 @@ namespace calm {
 // Builds a message for message_reader.
 class message_writer {
 public:
-    // Adds a number, as it lies in memory.
+    // Adds a number in its memory representation.
     template <class T> void add(T const& value) { add_all(std::span(&value, 1)); }
-    // Adds values one after another, as they lie in memory.
+    // Adds values one after another in their memory representation.
     template <class T> void add_all(std::span<T const> values) {
         static_assert(std::is_trivially_copyable_v<T>);
         auto const bytes = std::as_bytes(values);
         bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     }
-    // Adds a text behind its size.
+    // Adds the size of a text and the text.
     void add_text(std::string_view text) {
         add(std::uint64_t{text.size()});
         add_all(std::span(text.data(), text.size()));
@@ -42,14 +42,14 @@ private:
     std::vector<std::byte> bytes_;
 };
 
-// Reads a message from its beginning. Every member throws errc::distributed for what the message cannot be; nothing is
-// allocated for more than the message has.
+// Reads a message from its beginning. Every member throws errc::distributed for invalid contents; memory never exceeds
+// the size of the message.
 class message_reader {
 public:
     // The bytes outlive it; `what` names them in errors: "the texts of rank 1".
     message_reader(std::span<std::byte const> bytes, std::string what) : left_(bytes), what_(std::move(what)) {}
 
-    // The next number, which has to lie between two others.
+    // The next number, from `least` to `most`.
     template <std::integral T> T number(char const* name, T least, T most) {
         T value{};
         copy(name, std::span(&value, 1));
@@ -59,7 +59,7 @@ public:
         });
         return value;
     }
-    // The next `count` values, whatever they are.
+    // The next `count` values, unchecked.
     template <class T> std::vector<T> values(char const* name, std::size_t count) {
         static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool> && !std::is_enum_v<T>);
         expect(count <= left_.size() / sizeof(T), [&] { return too_short(name, count); });
@@ -67,7 +67,7 @@ public:
         copy(name, std::span(all));
         return all;
     }
-    // The next numbers, each between two others.
+    // The next numbers, each from `least` to `most`.
     template <std::integral T> std::vector<T> numbers(char const* name, std::size_t count, T least, T most) {
         auto all = values<T>(name, count);
         auto const bad = std::ranges::find_if(all, [&](T value) { return value < least || value > most; });
@@ -84,12 +84,12 @@ public:
         auto const bytes = values<char>(name, static_cast<std::size_t>(size));
         return {bytes.begin(), bytes.end()};
     }
-    [[nodiscard]] bool at_end() const { return left_.empty(); }  // whether all is read
-    // All has to be read.
+    [[nodiscard]] bool at_end() const { return left_.empty(); }  // whether everything was read
+    // Throws unless everything was read.
     void require_end() const {
         expect(at_end(), [&] { return "no more bytes, found " + std::to_string(left_.size()); });
     }
-    // Throws that something else was expected: words that go on "expected ".
+    // Throws unless `holds`; expected() completes the words "expected ...".
     template <class Expected> void expect(bool holds, Expected const& expected) const {
         require(holds, errc::distributed, [&] {
             return what_ + ": expected " + expected() +
@@ -112,10 +112,10 @@ private:
     std::string what_;
 };
 
-// A message of each rank.
+// One message per rank.
 class messages {
 public:
-    // sizes[r] bytes of rank r, each of at most so many, and so many together. Throws errc::distributed.
+    // sizes[r] bytes of rank r, each at most `most`, and in total at most `together`. Throws errc::distributed.
     messages(std::span<std::uint64_t const> sizes, std::uint64_t most,
              std::uint64_t together = std::numeric_limits<std::uint64_t>::max()) {
         for (std::size_t r = 0; r < sizes.size(); ++r) {
@@ -132,10 +132,10 @@ public:
         auto const r = static_cast<std::size_t>(rank);
         return std::span(bytes_).subspan(starts_[r], starts_[r + 1] - starts_[r]);
     }
-    [[nodiscard]] std::span<std::byte> all() { return bytes_; }                       // one behind the other
-    [[nodiscard]] std::span<std::size_t const> starts() const { return starts_; }     // of each, and the end
-    [[nodiscard]] int ranks() const { return static_cast<int>(starts_.size()) - 1; }  // how many there are
-    // Of rank r's message, "`what` of rank r" in errors.
+    [[nodiscard]] std::span<std::byte> all() { return bytes_; }                       // one after another
+    [[nodiscard]] std::span<std::size_t const> starts() const { return starts_; }     // start of each, then the end
+    [[nodiscard]] int ranks() const { return static_cast<int>(starts_.size()) - 1; }  // number of ranks
+    // Reads rank r's message, which errors call "`what` of rank r".
     [[nodiscard]] message_reader read(int rank, std::string const& what) const {
         return {of(rank), what + " of rank " + std::to_string(rank)};
     }
@@ -145,8 +145,8 @@ private:
     std::vector<std::byte> bytes_;
 };
 
-// What each rank has to say, of at most so many bytes each, and so many together, for all. Throws errc::distributed
-// where one has more.
+// Gathers one message of each rank on all ranks: each at most `most` bytes, and in total at most `together`. Throws
+// errc::distributed for more.
 inline messages gather_messages(collective& ranks, std::span<std::byte const> own, std::uint64_t most,
                                 std::uint64_t together = std::numeric_limits<std::uint64_t>::max()) {
     std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks.ranks()));
@@ -157,7 +157,7 @@ inline messages gather_messages(collective& ranks, std::span<std::byte const> ow
     return all;
 }
 
-// What rank 0 has to say, of at most so many bytes, for all. Throws errc::distributed where it has more.
+// Broadcasts a message of rank 0, at most `most` bytes. Throws errc::distributed for more.
 inline std::vector<std::byte> broadcast_message(collective& ranks, std::span<std::byte const> own, std::uint64_t most) {
     auto const size = ranks.broadcast(std::uint64_t{own.size()});
     require(size <= most, errc::distributed, "rank 0: expected a message of at most ", most, " bytes, found one of ",
@@ -187,7 +187,7 @@ inline std::vector<setting> settings_in(message_reader from) {
     return all;
 }
 
-// Of a value in a sentence, beside another one: where they begin to differ.
+// A value for an error message, from where it begins to differ from `other`.
 inline std::string value_beside(std::string const& value, std::string const& other) {
     constexpr std::size_t kept = 20, most = 80;
     auto const same = static_cast<std::size_t>(std::ranges::mismatch(value, other).in1 - value.begin());
@@ -195,7 +195,7 @@ inline std::string value_beside(std::string const& value, std::string const& oth
     return from > 0 ? in_quotes("..." + value.substr(from)) : in_quotes(value);
 }
 
-// What a rank has otherwise than rank 0: the first of its settings, or of those that it lacks; empty where nothing is.
+// The first setting in which a rank differs from rank 0, or that one of them lacks; empty if there is none.
 inline std::string first_difference(int rank, std::span<setting const> own, std::span<setting const> first) {
     auto const tell = [&](std::string const& name, std::string const* here, std::string const* there) {
         auto const shown = [](std::string const* value, std::string const* other) {
@@ -217,8 +217,8 @@ inline std::string first_difference(int rank, std::span<setting const> own, std:
 
 }  // namespace detail
 
-// Throws the same errc::distributed at every rank where one has other settings than rank 0: which one, what it has and
-// what rank 0 has.
+// Throws the same errc::distributed on every rank if a rank has other settings than rank 0, naming the setting and both
+// values.
 inline void require_alike(collective& ranks, std::span<setting const> own) {
     constexpr std::uint64_t most = collective::longest_text, most_told = 8192;
     auto const first = broadcast_message(ranks, detail::message_of(own), most);

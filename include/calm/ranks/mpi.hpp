@@ -1,10 +1,10 @@
 #pragma once
-// Ranks that are processes, on one machine or many, started by mpirun or srun. Empty where there is no <mpi.h>; links
-// MPI (the CMake target calm::mpi).
+// Ranks as MPI processes, on one machine or many, started by mpirun or srun. Empty without <mpi.h>; links MPI (the
+// CMake target calm::mpi).
 
 #if __has_include(<mpi.h>)
 
-#define OMPI_SKIP_MPICXX 1  // the C++ bindings, which nobody has missed
+#define OMPI_SKIP_MPICXX 1  // without the old C++ bindings
 #include <mpi.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@
 
 namespace calm {
 
-// This process's end: one object as long as the process talks to others. It begins MPI and ends it, if nothing failed.
-// All calls come from the thread that made it. Bytes go from each rank straight to each other, so whoever gives no
-// answer is known by its number.
+// This process's end: one object for as long as the process communicates. It initialises MPI, and finalises it if
+// nothing failed. All calls come from the thread that made it. Bytes go directly between each pair of ranks, so a rank
+// that gives no answer is known by its number.
 class mpi_ranks final : public collective {
 public:
-    // Throws errc::distributed where MPI cannot begin.
+    // Throws errc::distributed if MPI cannot be initialised.
     mpi_ranks() : mpi_ranks(begun()) {}
     ~mpi_ranks() override {
         if (!failed_) MPI_Finalize();
@@ -42,7 +42,7 @@ public:
             if (r != rank())
                 MPI_Isend(told_.data(), static_cast<int>(told_.size()), MPI_BYTE, r, failure_tag, MPI_COMM_WORLD,
                           &sending.emplace_back());
-        // As long as a message of few bytes may take; who is gone gets none.
+        // Long enough for a short message; a rank that is gone gets none.
         for (auto const end = clock::now() + std::chrono::milliseconds(200); clock::now() < end;) {
             int done = 1;
             for (auto& each : sending)
@@ -51,12 +51,12 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    // Another rank that cannot go on says so in place of an answer.
+    // A rank that cannot continue sends its error in place of an answer.
     void hear() override {
         see_life();
         hear_of(MPI_ANY_SOURCE);
     }
-    [[nodiscard]] bool is_first_lost() const { return first_is_lost_; }  // rank 0 gave no answer: it says nothing
+    [[nodiscard]] bool is_first_lost() const { return first_is_lost_; }  // rank 0 gave no answer, so it reports nothing
     // Ends all ranks at once; the launcher then exits with this status.
     [[noreturn]] static void end_all(int status) {
         MPI_Abort(MPI_COMM_WORLD, status);
@@ -65,21 +65,21 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    // Of a message, in one or several pieces.
+    // A message, or a part of a long one.
     struct piece {
         int rank;
         bool is_received;
         std::size_t bytes;
     };
-    // Of an exchange.
+    // The messages of one exchange.
     struct messages {
         std::vector<MPI_Request> requests;
-        std::vector<MPI_Status> statuses;  // of the same numbers
-        std::vector<piece> pieces;         // the same
+        std::vector<MPI_Status> statuses;  // per request
+        std::vector<piece> pieces;         // per request
         bool are_done = false;
     };
-    static constexpr int failure_tag = 32767;                         // the greatest that every MPI has
-    static constexpr int life_tag = 32766;                            // below it are those of exchanges
+    static constexpr int failure_tag = 32767;                         // the largest that every MPI has
+    static constexpr int life_tag = 32766;                            // tags of exchanges are below it
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
 
     explicit mpi_ranks(rank_among const& here) :
@@ -96,7 +96,7 @@ private:
         return here;
     }
 
-    // Throws what one rank, or any, failed with.
+    // Throws the error of one rank, or of any, if it failed.
     void hear_of(int source) {
         int there = 0;
         MPI_Status status;
@@ -109,8 +109,8 @@ private:
         give_up();
         fail_with(status.MPI_SOURCE, static_cast<unsigned char>(text[0]), std::string_view(text).substr(1));
     }
-    // Of ranks of which something is still to come: where they failed, it does not. What a rank failed with after it
-    // came to this exchange is heard in the next one: this rank may fail itself before, and says why.
+    // Throws the error of a rank that still owes a message, which then never comes. If a rank failed after its part of
+    // this exchange, the next exchange reports it: this rank may have its own error first.
     void hear_of_silent() {
         for (int const r : unfinished(true)) {
             int there = 0;
@@ -131,7 +131,7 @@ private:
                 MPI_Request_free(&request);
         }
     }
-    // Takes the signs of life that have come.
+    // Receives the signs of life that have arrived.
     void see_life() {
         for (int there = 1;;) {
             MPI_Status status;
@@ -161,7 +161,7 @@ private:
                 post(all, r, const_cast<std::byte*>(to[static_cast<std::size_t>(r)].data()),
                      to[static_cast<std::size_t>(r)].size(), false);
     }
-    // Begins to send or receive so many bytes; nothing is a message too.
+    // Begins to send or receive a message, possibly an empty one.
     void post(messages& all, int r, std::byte* data, std::size_t bytes, bool receives) {
         std::size_t done = 0;
         do {
@@ -175,7 +175,7 @@ private:
             done += part;
         } while (done < bytes);
     }
-    // Of the first that were begun; all make progress.
+    // Whether the oldest exchange is done; all make progress.
     bool is_swapped() override {
         auto& all = begun_.front();
         if (all.are_done) return true;
@@ -209,12 +209,12 @@ private:
                 fail_unequal(all.pieces[i].rank, all.pieces[i].bytes, static_cast<std::size_t>(count));
         }
     }
-    // Of whom something is still to come, or else who has not taken what it is sent.
+    // Ranks that still owe a message, or else ranks that have not received theirs.
     std::vector<int> silent() {
         auto const senders = unfinished(true);
         return senders.empty() ? unfinished(false) : senders;
     }
-    // Of the first messages that are under way.
+    // Ranks with unfinished messages in the oldest exchange.
     std::vector<int> unfinished(bool receives) {
         auto const& first = begun_.front();
         std::vector<int> all;
@@ -227,15 +227,15 @@ private:
         }
         return all;
     }
-    // From here on no message makes progress: what comes of those that have begun would go to places that will be gone,
-    // and of whom has stopped in the middle of one it cannot be waited for.
+    // Stops all messages: pending ones would write to memory that is about to go, and a rank that stopped in the middle
+    // of one cannot be waited for.
     void give_up() {
         failed_ = true;
         for (auto& all : begun_)
             for (std::size_t i = 0; i < all.pieces.size(); ++i)
                 if (all.pieces[i].is_received && all.requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&all.requests[i]);
     }
-    // A request failed: what came was too long, or the rank is gone.
+    // A request failed: the message was too long, or the rank is gone.
     [[noreturn]] void fail_by_status(int code) {
         auto const& all = begun_.front();
         for (std::size_t i = 0; code == MPI_ERR_IN_STATUS && i < all.pieces.size(); ++i)
@@ -253,10 +253,10 @@ private:
     }
 
     int tag_ = 0;
-    std::vector<clock::time_point> seen_;  // each rank's last sign of life
-    clock::time_point shown_{};            // this one's
-    std::deque<messages> begun_;           // of exchanges, in their order
-    std::string told_;                     // to others, of this rank's failure
+    std::vector<clock::time_point> seen_;  // last sign of life per rank
+    clock::time_point shown_{};            // last one of this rank
+    std::deque<messages> begun_;           // exchanges in flight, oldest first
+    std::string told_;                     // to others, about this rank's failure
     bool failed_ = false;
     bool first_is_lost_ = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// NCCL itself, for nccl_engine.hpp. Empty where there is no <nccl.h>; links NCCL and the CUDA runtime (the CMake target
+// The NCCL library for nccl_engine.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
 // calm::nccl).
 
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
@@ -15,18 +15,18 @@
 
 namespace calm {
 
-// A communicator, which exists from begin() to close() or abort(), on one stream of one GPU. No other rank has this
-// GPU: NCCL refuses two on one.
+// A communicator, from begin() to close() or abort(), on one stream of one GPU. No other rank may use this GPU: NCCL
+// refuses two ranks on one.
 class nccl_library {
 public:
     using key = ncclUniqueId;  // made by one rank, given to all
 
-    // A stream of the GPU of that number.
+    // Uses a stream of GPU number `device`.
     nccl_library(cudaStream_t queue, int device) : queue_(queue), device_(device) {}
 
     nccl_state make_key(key& made) { return noted(ncclGetUniqueId(&made)); }
-    // A communicator that waits for nobody: what it is asked for may be under way when a call returns, and then state()
-    // tells how it stands.
+    // Creates a non-blocking communicator: its work may still be in flight when a call returns, and state() reports
+    // progress.
     nccl_state begin(key const& of_all, int rank, int ranks) {
         int before = 0;
         if (noted(cudaGetDevice(&before)) == nccl_state::failed || noted(cudaSetDevice(device_)) == nccl_state::failed)
@@ -37,7 +37,7 @@ public:
         (void)cudaSetDevice(before);
         return now;
     }
-    // Between them any number of messages, which go at once.
+    // All messages between begin_group() and end_group() start together.
     nccl_state begin_group() { return noted(ncclGroupStart()); }
     nccl_state send(void const* from, std::size_t bytes, int to) {
         return noted(ncclSend(from, bytes, ncclUint8, to, communicator_, queue_));
@@ -46,22 +46,22 @@ public:
         return noted(ncclRecv(to, bytes, ncclUint8, from, communicator_, queue_));
     }
     nccl_state end_group() { return noted(ncclGroupEnd()); }
-    // Of what was asked for last, and of what goes wrong on the way without being asked.
+    // State of the last call, including asynchronous errors.
     nccl_state state() {
         auto now = ncclSuccess;
         auto const asked = communicator_ == nullptr ? ncclSuccess : ncclCommGetAsyncError(communicator_, &now);
         return noted(asked == ncclSuccess ? now : asked);
     }
-    // Of the stream.
+    // State of the stream.
     nccl_state queue_state() { return noted(cudaStreamQuery(queue_)); }
-    // What there is to send is sent; after it, close().
+    // Completes all sends; close() follows.
     nccl_state finish() { return noted(ncclCommFinalize(communicator_)); }
     void close() { (void)ncclCommDestroy(std::exchange(communicator_, nullptr)); }
-    // Ends it as it is.
+    // Ends the communicator at once.
     void abort() {
         if (communicator_ != nullptr) (void)ncclCommAbort(std::exchange(communicator_, nullptr));
     }
-    // What failed last, in the words of NCCL or CUDA.
+    // The last error, in the words of NCCL or CUDA.
     [[nodiscard]] std::string why() const { return why_; }
 
 private:
@@ -87,7 +87,7 @@ private:
     std::string why_;
 };
 
-// What ranks with GPUs have: nccl_devices all(ranks, {ctx.queue(), ctx.device()}).
+// For ranks with GPUs: nccl_devices all(ranks, {ctx.queue(), ctx.device()}).
 using nccl_devices = nccl_engine<nccl_library>;
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// Devices of ranks that send each other bytes by NCCL, each straight to each: the engine, and what it asks of the
-// library. The library itself is in nccl.hpp; tests give another.
+// Exchanges bytes directly between the devices of ranks by NCCL: the device transport and its interface to the library.
+// nccl.hpp has the library; tests use another.
 
 #include <algorithm>
 #include <chrono>
@@ -18,22 +18,21 @@
 
 namespace calm {
 
-// What became of something that NCCL, or the device, was asked for.
+// State of an operation of NCCL or of the device.
 enum class nccl_state { done, under_way, failed };
 
-// A rank's end of NCCL: one object as long as the ranks exchange what devices have, made and destroyed by all of them.
-// Nothing of it waits without an end: NCCL is asked for things and not waited for, and where one fails, or does not end
-// within `timeout` seconds of the ranks, or another rank fails, it is aborted, once. Then the ranks are of no more use.
+// A rank's device transport: one object for as long as the ranks exchange device data, made and destroyed by all of
+// them. It never waits without a limit: NCCL calls do not block. If one fails or takes longer than `timeout` seconds of
+// the ranks, or another rank fails, NCCL is aborted, once, and the ranks cannot be used any more.
 //
-// A Library is one communicator and one queue of a device. It has `key`, the bytes by which a communicator's ranks find
-// each other; its members, each with a nccl_state, are those of nccl_library.
+// A Library is one communicator and one queue of a device, with the members of nccl_library, which return a nccl_state.
+// Its `key` has the bytes by which the ranks of a communicator find each other.
 template <class Library> class nccl_engine final : public device_engine {
     using key = typename Library::key;
     static_assert(std::is_trivially_copyable_v<key>);
 
 public:
-    // Begins NCCL among all of the ranks, which outlive it, and is their `devices` from then on. Throws
-    // errc::distributed.
+    // Starts NCCL on all of the ranks, which outlive it, and becomes their `devices`. Throws errc::distributed.
     nccl_engine(collective& ranks, Library library) : ranks_(ranks), library_(std::move(library)) {
         key found{};
         if (ranks_.is_first() && library_.make_key(found) != nccl_state::done) fail("begin", library_.why());
@@ -43,7 +42,7 @@ public:
         settle("begin", asked, [&] { return library_.state(); });
         ranks_.devices = this;
     }
-    // Waits for the others, who end it too; not while an error ends this one.
+    // Waits for the other ranks, which end NCCL too; aborts instead if an error unwinds this rank.
     ~nccl_engine() override {
         ranks_.devices = nullptr;
         if (std::uncaught_exceptions() > exceptions_) abort();
@@ -52,13 +51,13 @@ public:
             settle("end", library_.finish(), [&] { return library_.state(); });
             is_open_ = false;
             library_.close();
-        } catch (std::exception const&) {  // it was aborted, after everything had come
+        } catch (std::exception const&) {  // aborted, after everything had arrived
         }
     }
 
     [[nodiscard]] std::string name() const override { return "NCCL"; }
 
-    // A group of messages, one to each rank and one of each. Throws errc::distributed.
+    // A group of messages, one to and one from each rank. Throws errc::distributed.
     void swap(std::span<collective::sent const> to, std::span<collective::received const> from) override {
         require_open();
         bool refused = library_.begin_group() == nccl_state::failed;
@@ -69,12 +68,12 @@ public:
                       (!from[i].empty() && library_.receive(from[i].data(), from[i].size(), r) == nccl_state::failed);
         }
         auto const why = refused ? library_.why() : std::string();
-        auto const now = library_.end_group();  // also of what was refused: a group that has begun holds up all else
+        auto const now = library_.end_group();  // also after a refusal: an open group blocks everything else
         if (refused) fail("send and receive", why);
-        // Until it has begun nothing else is asked of the queue, which would come before it.
+        // Nothing else may enter the queue before the group has started, or it would come first.
         settle("begin to send", now, [&] { return library_.state(); });
     }
-    // For all of them. Throws errc::distributed.
+    // Waits for all groups. Throws errc::distributed.
     void wait() override {
         require_open();
         settle("send and receive", nccl_state::under_way,
@@ -84,7 +83,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
-    // Of what was asked for, until ask() says that it is through.
+    // Polls ask() until the operation is done.
     template <class Ask> void settle(char const* tried, nccl_state now, Ask const& ask) {
         auto const begun = clock::now();
         for (; now != nccl_state::done; now = ask()) {
@@ -103,7 +102,7 @@ private:
         require(is_open_, errc::distributed, "rank ", ranks_.rank(),
                 ": expected devices that exchange, found that NCCL ended by a failure before");
     }
-    // Another rank that failed says more than this one's NCCL does.
+    // The error of another rank explains more than this rank's NCCL error.
     void hear() {
         try {
             ranks_.hear();
@@ -128,7 +127,7 @@ private:
     collective& ranks_;
     Library library_;
     int exceptions_ = std::uncaught_exceptions();
-    bool is_open_ = false;  // there is a communicator
+    bool is_open_ = false;  // whether there is a communicator
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_place::mac. Empty where there is no <openssl/hmac.h>; links
-// libcrypto (the CMake target calm::openssl).
+// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_place::mac. Empty without <openssl/hmac.h>; links libcrypto
+// (the CMake target calm::openssl).
 
 #if __has_include(<openssl/hmac.h>)
 
@@ -15,7 +15,7 @@
 
 namespace calm {
 
-// Throws errc::distributed where OpenSSL fails.
+// HMAC-SHA256 of a message. Throws errc::distributed if OpenSSL fails.
 inline tcp_mac openssl_mac(std::span<std::byte const> key, std::span<std::byte const> message) {
     tcp_mac made;
     unsigned size = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Waiting for ranks whose share of a job takes an unknown time.
+// Waits for ranks whose part of a job takes an unknown time.
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace calm {
 
-// As long as it lives, ranks that give signs of life are waited for however long their work takes.
+// While it lives, the timeout does not apply to ranks that give signs of life.
 class patient_wait {
 public:
     // The collective outlives it.

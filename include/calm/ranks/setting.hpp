@@ -1,5 +1,5 @@
 #pragma once
-// What all ranks have to have alike.
+// A setting that must be equal on all ranks.
 
 #include <string>
 
@@ -7,8 +7,8 @@ namespace calm {
 
 // A setting by its name, e.g. {"--temperature", "1/2"}.
 struct setting {
-    std::string name;   // as errors call it; each once
-    std::string value;  // numbers with as many digits as give them back
+    std::string name;   // as errors call it; unique
+    std::string value;  // numbers with enough digits to be read back exactly
 };
 
 }  // namespace calm

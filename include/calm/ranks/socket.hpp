@@ -1,5 +1,5 @@
 #pragma once
-// What tcp.hpp needs of sockets (POSIX, Linux): who listens, who connects, and bytes as far as they go without waiting.
+// Sockets for tcp.hpp (POSIX, Linux): listening, connecting, sending and receiving without waiting.
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -32,7 +32,7 @@ inline std::string system_text(int code) {
     return std::generic_category().message(code);
 }
 
-// An address of a machine's interface, and a port there.
+// An IP address and a port.
 struct socket_address {
     sockaddr_storage bytes{};
     socklen_t size = 0;
@@ -54,7 +54,7 @@ struct socket_address {
     }
 };
 
-// Whether only processes of this machine can reach it: 127.0.0.0/8, or ::1.
+// Whether only processes on this machine can reach it: 127.0.0.0/8, or ::1.
 inline bool is_loopback(socket_address const& a) {
     if (a.bytes.ss_family == AF_INET)
         return ntohl(reinterpret_cast<sockaddr_in const*>(&a.bytes)->sin_addr.s_addr) >> 24 == 127;
@@ -69,8 +69,8 @@ inline std::string address_text(socket_address const& a) {
     return (brackets ? "[" : "") + std::string(host.data()) + (brackets ? "]:" : ":") + std::to_string(a.port());
 }
 
-// The addresses (IPv4 and IPv6) of a host's name, or the one that a number stands for; an IPv6 number may stand in
-// brackets. Throws errc::distributed where there is none; `source` is what the name was given as.
+// The addresses (IPv4 and IPv6) of a host name or of a numeric address; an IPv6 address may have brackets. Throws
+// errc::distributed if there is none; `source` names the setting in errors.
 inline std::vector<socket_address> addresses_of(std::string const& host, std::uint16_t port,
                                                 std::string const& source = "the host") {
     bool const brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
@@ -97,7 +97,7 @@ inline std::vector<socket_address> addresses_of(std::string const& host, std::ui
     return all;
 }
 
-// A socket of TCP, whose calls return at once; none where it has no number.
+// A non-blocking TCP socket, or an empty one.
 class tcp_socket {
 public:
     tcp_socket() = default;
@@ -108,7 +108,7 @@ public:
         return *this;
     }
     ~tcp_socket() { close(); }
-    // Leaves errno as it is.
+    // Keeps errno.
     void close() {
         int const before = errno;
         if (number_ >= 0) ::close(std::exchange(number_, -1));
@@ -117,14 +117,13 @@ public:
 
     [[nodiscard]] explicit operator bool() const { return number_ >= 0; }
     [[nodiscard]] int number() const { return number_; }
-    // The address of this end, or of the other.
+    // The addresses of this end and of the other end.
     [[nodiscard]] socket_address here() const { return address(::getsockname); }
     [[nodiscard]] socket_address there() const { return address(::getpeername); }
-    // Whether it is connected to itself, as the system may do it at a port that nobody listens at.
+    // Whether it is connected to itself, which can happen at a port where no process listens.
     [[nodiscard]] bool is_own_end() const { return here() == there(); }
 
-    // One that listens at an address, and nowhere else; port 0 becomes one that is free. None where that cannot be, for
-    // the reason in errno.
+    // Listens at this address only; port 0 picks a free port. Empty on failure, with the reason in errno.
     static tcp_socket listening(socket_address const& at) {
         auto made = of_family(at.bytes.ss_family);
         int const on = 1;
@@ -133,7 +132,7 @@ public:
             made.close();
         return made;
     }
-    // The next who connected, if somebody has. Throws errc::distributed where the system has no room for another.
+    // The next incoming connection, or an empty socket. Throws errc::distributed if the system has no room for another.
     [[nodiscard]] tcp_socket accept() const {
         tcp_socket made(::accept4(number_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (made) made.begin();
@@ -142,7 +141,7 @@ public:
                 "; allow more open files (ulimit -n)");
         return made;
     }
-    // A connection to who listens there. None where nobody does, or after so many milliseconds: errno has the reason.
+    // Connects to a listener. Empty if there is none, or after `milliseconds`; errno has the reason.
     static tcp_socket connected(socket_address const& to, int milliseconds) {
         auto made = of_family(to.bytes.ss_family);
         if (!made) return made;
@@ -164,7 +163,7 @@ public:
         return made;
     }
 
-    // How many bytes went or came, 0 where none can now; nothing where the other end is gone.
+    // Bytes sent or received, 0 if none can be now; nothing if the other end is gone.
     [[nodiscard]] std::optional<std::size_t> send(std::span<std::byte const> first,
                                                   std::span<std::byte const> second = {}) const {
         std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(first.data()), first.size()},
@@ -178,14 +177,14 @@ public:
         auto const came = ::recv(number_, place.data(), place.size(), 0);
         return came == 0 ? std::nullopt : moved(came);
     }
-    // Nothing more is sent: the other end finds the end behind what was.
+    // Ends the outgoing stream: the other end reads everything sent, then the end.
     void end_sending() const { ::shutdown(number_, SHUT_WR); }
 
 private:
     static tcp_socket of_family(int family) {
         return tcp_socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     }
-    // Small messages go at once, and who is silent for hours is asked whether it is there.
+    // Sends small messages at once, and probes a connection that is silent for hours.
     void begin() const {
         int const on = 1;
         ::setsockopt(number_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that are processes, on one machine or many, which find each other by TCP: where nobody brings MPI.
+// Ranks as processes that find each other by TCP, on one machine or many, without MPI.
 
 #include <poll.h>
 
@@ -24,15 +24,16 @@
 
 namespace calm {
 
-// This process's end. To meet, rank 0 listens at `host` and `port`, on these addresses alone, and each other rank on
-// the address by which it reached rank 0; once all are connected nobody listens. Then bytes go from each rank straight
-// to each other, so whoever is gone or gives no answer is known by its number. While ranks meet each proves to each
-// other that it has the job's secret; after that nothing is encrypted or signed, so whoever can change what goes
-// through the network can change what ranks say. All calls come from one thread. Another one only says now and then
-// that this rank is there, so that ranks which stopped are missed also before work begins and after it.
+// This process's end. During the rendezvous rank 0 listens at `host` and `port`, on these addresses alone, and every
+// other rank on the address by which it reached rank 0; once all are connected no rank listens. Then bytes go directly
+// between each pair of ranks, so a rank that is gone or gives no answer is known by its number.
+//
+// During the rendezvous each pair of ranks proves to each other that it has the job's secret. Later traffic is neither
+// encrypted nor signed: an attacker who can alter it can alter what ranks receive. All calls come from one thread. A
+// second thread only gives signs of life, so that stopped ranks are noticed also before and after the work.
 class tcp_ranks final : public collective {
 public:
-    // Throws errc::distributed where not all come in time, and where one of them cannot be.
+    // Throws errc::distributed if a rank does not come in time or is invalid.
     explicit tcp_ranks(tcp_place const& here, tcp_limits const& limits = {}) :
         collective(here.rank, here.ranks), beat_(limits.beat) {
         for (auto& socket : detail::tcp_meeting(here, limits).meet()) peers_.emplace_back(std::move(socket));
@@ -53,10 +54,10 @@ public:
             for (auto& p : peers_) p.send_failure(std::as_bytes(std::span(told_)));
             for_a_while([&](detail::tcp_peer& p) { return !p.socket() || !p.is_sending() || !p.flush(); });
             say_goodbye();
-        } catch (...) {  // nobody hears of it, and finds this end closed
+        } catch (...) {  // other ranks find this end closed
         }
     }
-    // After fail(): whether rank 0 knows that a rank cannot go on, and so can say why.
+    // After fail(): whether rank 0 knows that a rank cannot continue, and so can report why.
     [[nodiscard]] bool is_known_at_first() const {
         auto const& first = peers_[0];
         return is_first() || (!first_is_lost_ && (told_.empty() || (first.socket() && !first.is_sending())));
@@ -76,7 +77,7 @@ private:
     [[nodiscard]] detail::tcp_peer& peer(int r) { return peers_[static_cast<std::size_t>(r)]; }
     [[nodiscard]] detail::tcp_peer const& peer(int r) const { return peers_[static_cast<std::size_t>(r)]; }
 
-    // Until f(peer) is true of each other rank, or it takes longer than few bytes may.
+    // Repeats until f(peer) is true for each other rank, or for longer than a short message takes.
     template <class F> void for_a_while(F const& f) {
         for (auto const end = clock::now() + std::chrono::milliseconds(500); clock::now() < end;) {
             bool done = true;
@@ -86,7 +87,7 @@ private:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    // Nothing more is sent. What is unread when a socket is closed can take what was sent last with it.
+    // Ends the outgoing streams and reads the rest: closing a socket with unread data can drop the last bytes sent.
     void say_goodbye() {
         for (auto const& p : peers_)
             if (p.socket()) p.socket().end_sending();
@@ -102,7 +103,7 @@ private:
             for (auto& p : peers_) {
                 if (!p.socket()) continue;
                 p.send_beat();
-                static_cast<void>(p.flush());  // who is gone is missed in the next exchange
+                static_cast<void>(p.flush());  // a lost rank is noticed in the next exchange
             }
             wake_.wait_for(lock, over, std::chrono::duration<double>(beat_), [] { return false; });
         }
@@ -121,7 +122,7 @@ private:
         }
         bring_on();
     }
-    // Of the first exchange under way; all make progress.
+    // Whether the oldest exchange in flight is done; all make progress.
     bool is_swapped() override {
         std::lock_guard const lock(mutex_);
         bring_on();
@@ -129,7 +130,7 @@ private:
     }
     void finish_swap() override {
         auto const pause = [&](double waited) {
-            if (waited > 1) listen();  // whoever is waited for may take long
+            if (waited > 1) listen();  // the wait may be long: check for failures
             wait_for_bytes(std::chrono::milliseconds(50));
         };
         wait_for_swap(
@@ -148,7 +149,7 @@ private:
                 all.push_back(r);
         return all;
     }
-    // Of whom something is still to come in the first exchange under way, or else who has not taken what it is sent.
+    // Ranks that still owe a message in the oldest exchange in flight, or else ranks that have not received theirs.
     [[nodiscard]] std::vector<int> waited_for() const {
         auto const senders = missing(&detail::tcp_peer::messages_received);
         return senders.empty() ? missing(&detail::tcp_peer::messages_sent) : senders;
@@ -163,17 +164,17 @@ private:
         for (int r = 0; r < ranks(); ++r) {
             if (r == rank()) continue;
             bool const there = peer(r).flush();
-            drain(r, !there);  // it may have said why
+            drain(r, !there);  // it may have sent the reason
             if (!there) fail_gone(r);
         }
     }
-    // Of any rank that cannot go on.
+    // Checks all ranks for failures.
     void listen() {
         std::lock_guard const lock(mutex_);
         for (int r = 0; r < ranks(); ++r)
             if (r != rank()) drain(r, true);
     }
-    // Takes what comes now, as far as it has a place.
+    // Receives what has arrived, as far as there is a place for it.
     void drain(int r, bool listens) {
         using event = detail::tcp_peer::event;
         auto& p = peer(r);
@@ -187,7 +188,7 @@ private:
         throw error(errc::distributed,
                     sentence("expected messages of rank ", r, after_step(), ", found what no rank sends"));
     }
-    // Who these wait for in vain.
+    // These ranks were waited for in vain.
     void give_up(std::vector<int> const& lost) {
         failed_ = true;
         first_is_lost_ = std::ranges::count(lost, 0) > 0;
@@ -213,12 +214,12 @@ private:
     }
 
     std::vector<detail::tcp_peer> peers_;
-    mutable std::mutex mutex_;  // of these, as long as there are beats
+    mutable std::mutex mutex_;  // guards peers_ while there are beats
     double beat_;               // seconds between two signs of life
     std::condition_variable_any wake_;
     std::jthread beats_;
-    std::uint64_t finished_ = 0;  // exchanges
-    std::string told_;            // to others, of this rank's failure
+    std::uint64_t finished_ = 0;  // exchanges finished
+    std::string told_;            // to others, about this rank's failure
     bool failed_ = false;
     bool first_is_lost_ = false;
 };

@@ -1,10 +1,10 @@
 #pragma once
-// How two ranks that meet by TCP prove to each other that they belong together, before either believes anything else.
+// The handshake of two ranks that meet by TCP: they prove that they belong together before either trusts anything else.
 //
-// Who connects sends a greeting, the other end a challenge, who connects its proof, and the other end its answer with a
-// proof of its own. A proof is an HMAC by the secret of the job, of greeting and challenge, each with 32 fresh random
-// bytes, and of the addresses of both ends, so that nobody can pass it on. What is sent later is neither encrypted nor
-// signed.
+// The connecting end sends a greeting and the accepting end a challenge; the connecting end sends its proof, and the
+// accepting end its answer with a proof. A proof is an HMAC with the job's secret of greeting and challenge, each with
+// 32 fresh random bytes, and of the addresses of both ends, so that it cannot be relayed. Later traffic is neither
+// encrypted nor signed.
 
 #include <poll.h>
 
@@ -21,19 +21,19 @@
 
 namespace calm::detail {
 
-// One connection that came to a rank's door: a stranger, until its proof is right.
+// An incoming connection, not trusted until its proof is right.
 class tcp_guest {
 public:
     using clock = std::chrono::steady_clock;
     enum class state { waiting, trusted, refused };
 
-    // It has until then.
+    // The handshake must end by `until`.
     tcp_guest(tcp_socket socket, clock::time_point until) : socket_(std::move(socket)), until_(until) {}
 
     [[nodiscard]] tcp_socket const& socket() const { return socket_; }
-    [[nodiscard]] tcp_greeting const& said() const { return said_; }  // once it is trusted
+    [[nodiscard]] tcp_greeting const& said() const { return said_; }  // valid once it is trusted
 
-    // Takes what has come, and says what it is now. One that is refused is no more use.
+    // Processes what has arrived and returns the new state. A refused guest cannot be used any more.
     state go_on(tcp_identity const& self) {
         if (clock::now() > until_) return state::refused;
         if (came_ < sizeof said_) {
@@ -47,7 +47,7 @@ public:
         answer(self, tcp_answer::wrong_proof);
         return state::refused;
     }
-    // Tells one that is trusted whether it is welcome; a connection where it is, and it still is there.
+    // Sends a trusted guest the answer; returns the connection if it is welcome and still open.
     tcp_socket answer(tcp_identity const& self, tcp_answer answer) {
         bool const wrong = answer == tcp_answer::wrong_proof;
         tcp_verdict const says{wrong ? tcp_mac{} : tcp_proof(self, accepts, ends(), said_, challenge_, answer), answer};
@@ -57,13 +57,13 @@ public:
 
 private:
     [[nodiscard]] tcp_ends ends() const { return {to_wire(socket_.there()), to_wire(socket_.here())}; }
-    // Bytes of the message that begins after so many. False where the other end is gone.
+    // Receives bytes of the message that begins at offset `begin`. False if the other end is gone.
     bool take(std::span<std::byte> message, std::size_t begin) {
         auto const came = socket_.receive(message.subspan(came_ - begin));
         came_ += came.value_or(0);
         return came.has_value();
     }
-    // Whether it is of this job, as far as a stranger can be.
+    // Sends the challenge; returns whether the guest may belong to this job.
     bool challenge(tcp_identity const& self) {
         auto const answer = unpadded(said_.job) != self.job                ? tcp_answer::other_job
                             : (said_.has_secret != 0) != self.has_secret() ? tcp_answer::secret_missing
@@ -81,7 +81,7 @@ private:
     std::size_t came_ = 0;
 };
 
-// Whether all bytes went or came until then; f moves what goes now.
+// Moves all bytes with move() before `end`; returns whether that succeeded.
 template <class Byte, class Move>
 bool tcp_whole(tcp_socket const& socket, std::span<Byte> rest, short event, std::chrono::steady_clock::time_point end,
                Move const& move) {
@@ -102,16 +102,16 @@ inline bool receive_all(tcp_socket const& from, std::span<std::byte> place, std:
     return tcp_whole(from, place, POLLIN, end, [&](auto rest) { return from.receive(rest); });
 }
 
-// What came of a greeting: the connection, or why there is none.
+// Result of a greeting: the connection, or why there is none.
 struct tcp_greeted {
     tcp_socket socket;
     std::string why{};
-    bool is_final = false;                    // another rank of this job says so, and would again
-    tcp_answer answer = tcp_answer::welcome;  // where is_final
+    bool is_final = false;                    // a rank of this job refuses, and would again
+    tcp_answer answer = tcp_answer::welcome;  // if is_final
 };
 
-// Greets who listens at the other end of a connection. It has to answer the greeting until `answer`, and the proof
-// until `end`, as by then it has to be a rank.
+// Greets the listener at the other end of a connection. It must answer the greeting by `answer`; an answer shows a
+// rank, which then has until `end` to answer the proof.
 inline tcp_greeted greet(tcp_identity const& self, tcp_socket socket, int wanted, std::uint16_t port,
                          std::chrono::steady_clock::time_point answer, std::chrono::steady_clock::time_point end) {
     tcp_greeting const says{

@@ -1,6 +1,6 @@
 #pragma once
-// How ranks that are processes find each other by TCP: rank 0 listens, hears where each other rank listens, and tells
-// all; then each connects to those before it. Once all have met nobody listens.
+// The rendezvous by TCP: rank 0 listens, learns where each other rank listens, and sends all of them the list; then
+// each rank connects to the lower ones. Once all have met no rank listens.
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -25,48 +25,48 @@
 
 namespace calm {
 
-// Which rank a process is, and where and how all of them meet.
+// Which rank a process is, and where and how the ranks meet.
 struct tcp_place {
-    int rank;            // this one's number
-    int ranks;           // how many there are
-    std::string host;    // of rank 0: a name, or an address of one of its interfaces, by which all reach it
-    std::uint16_t port;  // there, or one of the next ports where something else listens at it
-    std::string job;     // a name that is the same for all ranks of a job and no other's
+    int rank;            // this rank's number
+    int ranks;           // number of ranks
+    std::string host;    // of rank 0: a name, or an address of one of its interfaces, that all ranks can reach
+    std::uint16_t port;  // of rank 0; if it is taken, one of the next ports
+    std::string job;     // a name that all ranks of the job share, and no other job
 
-    // What all ranks of the job know, and nobody else, with an HMAC (openssl_mac) to prove it by. Without it whoever
-    // reaches the port can be a rank: then all of them have to be on this machine, unless it is `insecure`.
+    // Known to all ranks of the job and to no other process, with an HMAC (openssl_mac) to prove it. Without a secret
+    // any process that reaches the port can join: then all ranks must be on this machine, unless it is `insecure`.
     std::string secret{};
-    tcp_mac_function mac = nullptr;  // the HMAC; null where there is none
-    bool insecure = false;           // ranks on other machines meet without a secret, too
+    tcp_mac_function mac = nullptr;  // the HMAC, or null
+    bool insecure = false;           // allows ranks on other machines without a secret
 
-    // How this program was compiled: ranks whose builds differ do not meet, as their bits may differ.
+    // How this program was compiled: ranks with different builds refuse to meet, because their bits may differ.
     std::string build{};
-    // Hears at once of what may be wrong while a rank waits; may be empty.
+    // Receives warnings at once while a rank waits; may be empty.
     std::function<void(std::string const&)> tell{};
 
-    // What the above was given as, for sentences.
+    // Names of the settings above, for error messages.
     std::string host_source = "the host";
     std::string port_source = "the port";                 // of `port`
     std::string secret_source = "tcp_place::secret";      // of `secret`
     std::string insecure_source = "tcp_place::insecure";  // of `insecure`
 };
 
-// How long is waited for what, in seconds.
+// Time limits, in seconds.
 struct tcp_limits {
     double meet = 300;      // until all have come
-    double answer = 5;      // until who listens at a port answers a greeting, or a guest has proved what it is
-    double elsewhere = 30;  // for rank 0, where something else listens at its port
-    double beat = 1;        // between two signs of life of a rank that is at something else
-    int ports = 8;          // that are tried, from tcp_place::port on
+    double answer = 5;      // until a listener answers a greeting, or a guest has proved its identity
+    double elsewhere = 30;  // for rank 0, if something else listens at its port
+    double beat = 1;        // between two signs of life of a rank that does something else
+    int ports = 8;          // number of ports to try, from tcp_place::port on
 };
 
 namespace detail {
 
-// Lets this process open so many more files. Throws errc::distributed where that is not allowed.
+// Lets this process open `more` files. Throws errc::distributed if that is not allowed.
 inline void allow_open_files(std::uint64_t more, int ranks) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    std::uint64_t const needed = more + 128;  // what it has open, about
+    std::uint64_t const needed = more + 128;  // 128: about what is open already
     if (limit.rlim_cur >= needed) return;
     require(limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= needed, errc::distributed, "expected to be allowed ",
             needed, " open files, for ", ranks, " ranks, found at most ", limit.rlim_max,
@@ -76,7 +76,7 @@ inline void allow_open_files(std::uint64_t more, int ranks) {
             " open files, found: ", system_text(errno));
 }
 
-// One rank's way to the others.
+// One rank's part of the rendezvous.
 class tcp_meeting {
 public:
     using clock = std::chrono::steady_clock;
@@ -89,10 +89,10 @@ public:
         require(here.secret.empty() || here.mac != nullptr, errc::usage,
                 "calm::tcp_ranks: expected an HMAC to prove the secret by (tcp_place::mac), found none");
     }
-    // (R) a connection to each other rank. Throws errc::distributed where one does not come, or is not as expected.
+    // (R) a connection to each other rank. Throws errc::distributed if one does not come or is invalid.
     std::vector<tcp_socket> meet() && {
         auto const ranks = static_cast<std::uint64_t>(here_.ranks);
-        if (ranks > 1) allow_open_files(2 * ranks + 64, here_.ranks);  // with as many guests
+        if (ranks > 1) allow_open_files(2 * ranks + 64, here_.ranks);  // and as many guests
         met_.resize(ranks);
         if (ranks > 1) {
             auto const addresses = addresses_of(here_.host, here_.port, here_.host_source);
@@ -119,7 +119,7 @@ private:
         if (here_.tell) here_.tell(sentence);
     }
 
-    // Who is not of this machine must be able to prove that it belongs here.
+    // Ranks on other machines must be able to prove that they belong to the job.
     void require_secret(std::span<socket_address const> addresses) const {
         if (!here_.secret.empty() || here_.insecure || std::ranges::all_of(addresses, is_loopback)) return;
         throw error(errc::distributed,
@@ -135,7 +135,7 @@ private:
         for (int r = 1; r < here_.ranks; ++r)
             if (!send_all(met(r), std::as_bytes(std::span(where)), end_)) fail_gone(r);
     }
-    // Rank 0 listens at all of its addresses that are of this machine, at the first port that is free at all of them.
+    // Rank 0 listens at all of its addresses on this machine, at the first port that is free at all of them.
     std::vector<tcp_socket> open_doors(std::span<socket_address const> addresses) {
         std::string taken;
         for (int port = here_.port; port <= last_port(); ++port) {
@@ -170,7 +170,7 @@ private:
                     sentence("expected a free port from ", here_.port, " to ", last_port(), " at ", here_.host,
                              ", found none; ", taken, ". Give another port (", here_.port_source, ")"));
     }
-    // What listens at a port that rank 0 wants. Throws where that is rank 0 of the same job.
+    // Describes the listener at a port that rank 0 wants. Throws if it is rank 0 of the same job.
     [[nodiscard]] std::string found_at(socket_address const& at) const {
         auto socket = tcp_socket::connected(at, 1000);
         if (!socket) return system_text(errno);
@@ -186,7 +186,7 @@ private:
         tcp_socket door;
         auto pause = std::chrono::milliseconds(5);
         for (auto until = clock::time_point::max(); !met(0);) {
-            std::string strange;  // what was found at the port in place of rank 0
+            std::string strange;  // found at the port instead of rank 0
             std::string final;    // why a rank of this job refuses this one
             for (auto const& address : addresses)
                 if (!met(0)) look_for_first(address, door, strange, final);
@@ -211,12 +211,12 @@ private:
         for (int r = 1; r < here_.rank; ++r) reach_other(r, where[static_cast<std::size_t>(r)], door.here().port());
         welcome(std::span(&door, 1), here_.rank + 1, where);
     }
-    // Asks each port of an address for rank 0.
+    // Tries each port of an address for rank 0.
     void look_for_first(socket_address at, tcp_socket& door, std::string& strange, std::string& final) {
         for (int port = here_.port; port <= last_port(); ++port) {
             at.set_port(static_cast<std::uint16_t>(port));
             auto socket = tcp_socket::connected(at, 1000);
-            if (!socket && errno != ECONNREFUSED) return;  // no port of it
+            if (!socket && errno != ECONNREFUSED) return;  // the address cannot be reached
             if (!socket) continue;
             auto beside = socket.here();
             beside.set_port(0);
@@ -233,7 +233,7 @@ private:
             if (port == here_.port) strange = says;
         }
     }
-    // A rank that rank 0 knows listens; it may take a while to answer.
+    // Connects to a rank that is known to listen; it may take a while to answer.
     void reach_other(int r, tcp_wire_address const& where, std::uint16_t port) {
         sockaddr_in6 const scope = reinterpret_cast<sockaddr_in6 const&>(met(0).here().bytes);
         auto const at = from_wire(where, scope.sin6_family == AF_INET6 ? scope.sin6_scope_id : 0);
@@ -251,8 +251,8 @@ private:
         }
     }
 
-    // Lets ranks in from number `lowest` on; where[r] becomes where rank r listens. Strangers are as many at once as
-    // there are ranks, and some: the one that has been there longest makes room.
+    // Admits ranks from number `lowest` on and stores in where[r] where rank r listens. There are at most R + 32 guests
+    // at once: the one that has waited longest makes room.
     void welcome(std::span<tcp_socket const> doors, int lowest, table& where) {
         std::deque<tcp_guest> guests;
         auto const most = met_.size() + 32;
@@ -276,7 +276,7 @@ private:
             if (missing > 0 && clock::now() > end_) fail_missing(missing_from(lowest));
         }
     }
-    // One that proved that it is of this job. Whether it is a rank that was missing.
+    // Judges a guest that proved that it is of this job; returns whether it is a missing rank.
     bool let_in(tcp_guest& one, int lowest, table& where) {
         auto const& said = one.said();
         auto const answer = judge(said, lowest);
@@ -300,7 +300,7 @@ private:
         if (said.rank < lowest || said.rank >= here_.ranks || met(said.rank)) return tcp_answer::taken;
         return tcp_answer::welcome;
     }
-    // Of one that is turned away: this rank goes on waiting for its own.
+    // Reports a refused guest; this rank keeps waiting for the right one.
     void note_refused(tcp_greeting const& said, tcp_answer answer) {
         refused_ = sentence("refused one that says that it is rank ", said.rank, " of ", said.ranks,
                             answer == tcp_answer::other_build
@@ -333,7 +333,7 @@ private:
     clock::time_point end_;
     tcp_identity self_;
     std::vector<tcp_socket> met_;
-    std::string refused_;  // the last that was turned away
+    std::string refused_;  // about the last refused guest
     int refusals_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What two ranks that meet by TCP send each other first, as bytes, and the proof that goes with it: tcp_greeting.hpp.
+// The first messages between two ranks that meet by TCP, as bytes, and their proof: tcp_greeting.hpp.
 
 #include <netinet/in.h>
 #include <sys/random.h>
@@ -21,14 +21,14 @@
 
 namespace calm {
 
-// HMAC-SHA256 of a message, by a library for cryptography: calm/ranks/openssl.hpp.
+// HMAC-SHA256 of a message, by a cryptography library: calm/ranks/openssl.hpp.
 using tcp_mac = std::array<std::byte, 32>;
-// What computes one, of a key and a message.
+// Computes the HMAC-SHA256 of a message with a key.
 using tcp_mac_function = tcp_mac (*)(std::span<std::byte const> key, std::span<std::byte const> message);
 
 namespace detail {
 
-// What one rank says of itself to every other. The secret never leaves it.
+// How one rank identifies itself to every other. The secret is never sent.
 struct tcp_identity {
     int rank;
     int ranks;
@@ -40,7 +40,7 @@ struct tcp_identity {
     [[nodiscard]] bool has_secret() const { return !secret.empty(); }
 };
 
-// Of a job's name, and of the port that all ranks were told.
+// Digest of the job's name and of the port that all ranks were given.
 inline std::string tcp_job_digest(std::string const& job, std::uint16_t port) {
     sha256 digest;
     digest.add(job);
@@ -48,7 +48,7 @@ inline std::string tcp_job_digest(std::string const& job, std::uint16_t port) {
     return digest.hex();
 }
 
-// What became of a greeting.
+// The answer to a greeting.
 enum class tcp_answer : std::uint32_t {
     welcome,
     other_job,
@@ -60,7 +60,7 @@ enum class tcp_answer : std::uint32_t {
     other_build
 };
 
-// The messages, as they are sent: numbers are little-endian, and there are no gaps.
+// The messages as they are sent: little-endian numbers, no padding.
 struct tcp_greeting {
     std::array<char, 16> magic;
     std::array<char, 64> job;
@@ -68,8 +68,8 @@ struct tcp_greeting {
     std::array<std::byte, 32> nonce;
     std::int32_t rank;
     std::int32_t ranks;
-    std::int32_t wanted;       // the rank that it means to reach
-    std::uint32_t port;        // where it listens itself
+    std::int32_t wanted;       // the rank that it wants to reach
+    std::uint32_t port;        // where it listens
     std::uint32_t has_secret;  // 0 or 1
 };
 struct tcp_challenge {
@@ -79,7 +79,7 @@ struct tcp_challenge {
     std::int32_t rank;
     std::int32_t ranks;
     std::uint32_t has_secret;
-    tcp_answer answer;  // welcome: so far
+    tcp_answer answer;  // welcome: no objection so far
 };
 struct tcp_verdict {
     tcp_mac proof;
@@ -87,7 +87,7 @@ struct tcp_verdict {
 };
 static_assert(sizeof(tcp_greeting) == 260 && sizeof(tcp_challenge) == 192 && sizeof(tcp_verdict) == 36);
 
-// The address of a socket, as it is sent.
+// A socket address as it is sent.
 struct tcp_wire_address {
     std::array<std::uint8_t, 16> bytes;
     std::uint16_t family;  // 4 or 6
@@ -109,7 +109,7 @@ inline tcp_wire_address to_wire(socket_address const& a) {
     out.port = a.port();
     return out;
 }
-// None where the bytes are none. `scope` is this machine's number of the interface, for link-local addresses.
+// Nothing for invalid bytes. `scope` is this machine's number of the interface, for link-local addresses.
 inline std::optional<socket_address> from_wire(tcp_wire_address const& a, std::uint32_t scope) {
     socket_address out;
     if (a.port == 0 || (a.family != 4 && a.family != 6)) return std::nullopt;
@@ -129,7 +129,7 @@ inline std::optional<socket_address> from_wire(tcp_wire_address const& a, std::u
     return out;
 }
 
-// The ends of a connection, in the order in which it was made.
+// The two ends of a connection, the connecting end first.
 using tcp_ends = std::array<tcp_wire_address, 2>;
 
 inline constexpr std::array<char, 16> tcp_magic{'c', 'a', 'l', 'm', ' ', 'r', 'a', 'n', 'k', 's', ' ', '2'};
@@ -154,14 +154,14 @@ inline std::array<std::byte, 32> random_bytes() {
     return bytes;
 }
 
-// Whether they are the same, in a time that does not tell where they differ.
+// Whether both are equal, in a time that does not show where they differ.
 inline bool is_same(tcp_mac const& a, tcp_mac const& b) {
     std::byte differ{};
     for (std::size_t i = 0; i < a.size(); ++i) differ |= a[i] ^ b[i];
     return differ == std::byte{};
 }
 
-// What an end proves with: `role` says which end, and what it answers. Zeros without a secret.
+// The proof of one end: `role` says which end, `answer` is its answer. Zeros without a secret.
 inline tcp_mac tcp_proof(tcp_identity const& self, std::string_view role, tcp_ends const& ends,
                          tcp_greeting const& greeting, tcp_challenge const& challenge,
                          tcp_answer answer = tcp_answer::welcome) {
@@ -175,7 +175,7 @@ inline tcp_mac tcp_proof(tcp_identity const& self, std::string_view role, tcp_en
     add(bytes_of(answer));
     return self.mac(std::as_bytes(std::span(self.secret)), message);
 }
-inline constexpr std::string_view connects = "connects", accepts = "accepts.";  // of one length
+inline constexpr std::string_view connects = "connects", accepts = "accepts.";  // equally long
 
 }  // namespace detail
 

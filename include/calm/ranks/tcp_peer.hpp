@@ -1,6 +1,5 @@
 #pragma once
-// A connection between two ranks that have met by TCP: messages with their sizes, signs of life, and why one cannot go
-// on.
+// A connection between two ranks that have met by TCP: messages with their sizes, signs of life and failures.
 
 #include <algorithm>
 #include <array>
@@ -16,20 +15,20 @@
 
 namespace calm::detail {
 
-// This rank's end. Nothing waits.
+// This rank's end. No call waits.
 class tcp_peer {
 public:
     using clock = std::chrono::steady_clock;
 
     explicit tcp_peer(tcp_socket socket = {}) : socket_(std::move(socket)) {}
 
-    // What became of what came.
+    // Outcome of receiving.
     enum class event {
-        none,      // nothing that needs to be said
-        ended,     // the other end is gone, and something of it is expected
-        unequal,   // a message has another size than its place: expected_bytes(), found_bytes()
-        failed,    // the other rank cannot go on: told()
-        nonsense,  // no message of a rank
+        none,      // nothing to report
+        ended,     // the other end is gone while something is expected
+        unequal,   // a message does not have the expected size: expected_bytes(), found_bytes()
+        failed,    // the other rank cannot continue: told()
+        nonsense,  // not a message of a rank
     };
     static constexpr std::size_t most_told = 4096;  // bytes of told()
 
@@ -42,24 +41,24 @@ public:
     [[nodiscard]] clock::time_point last_heard() const { return last_heard_; }
     [[nodiscard]] std::size_t expected_bytes() const { return places_.front().size(); }
     [[nodiscard]] std::uint64_t found_bytes() const { return head_.bytes; }
-    // A byte that is the number of an error's code, and what the error says. One byte at least.
+    // One byte with the number of an error code, then the error message.
     [[nodiscard]] std::string const& told() const { return told_; }
 
-    // The bytes are left alone until they are sent, and the place until it is filled.
+    // The bytes must stay until they are sent, and the place until it is filled.
     void send(std::span<std::byte const> bytes) { sending_.push_back({{bytes.size(), kind::message, 0}, bytes}); }
     void expect(std::span<std::byte> place) { places_.push_back(place); }
-    // Queues a sign of life, where nothing else is on its way.
+    // Queues a sign of life if nothing else is queued.
     void send_beat() {
         if (sending_.empty()) sending_.push_back({{0, kind::beat, 0}, {}});
     }
-    // In place of all that is not sent. The other end is closed to this one where part of a message is.
+    // Replaces everything that is not sent yet. Closes the connection if a message is partly sent.
     void send_failure(std::span<std::byte const> told) {
         if (is_sending() && sending_.front().done > 0) socket_.close();
         sending_.clear();
         sending_.push_back({{told.size(), kind::failure, 0}, told});
     }
 
-    // Sends what goes now. Whether the other end is there.
+    // Sends as much as possible now; returns whether the other end is there.
     bool flush() {
         while (!sending_.empty()) {
             auto& next = sending_.front();
@@ -67,7 +66,7 @@ public:
             auto const went = next.done < head.size() ? socket_.send(head.subspan(next.done), next.bytes)
                                                       : socket_.send(next.bytes.subspan(next.done - head.size()));
             if (!went && next.head.what == kind::beat && sending_.size() == 1) {
-                sending_.clear();  // it is not missed: the other end has all that it needs
+                sending_.clear();  // not missed: the other end has all that it needs
                 return true;
             }
             if (!went) return false;
@@ -79,8 +78,9 @@ public:
         }
         return true;
     }
-    // Takes what has come, as far as it has a place. That the other rank cannot go on is heard in place of a message,
-    // or by who `listens`: it came to all before, so this rank may fail by itself first, however late it looks.
+    // Receives what has arrived, as far as there is a place for it. A failure of the other rank is reported only in
+    // place of an expected message, or if `listens`. The other rank took part in all earlier exchanges, so this rank
+    // may fail first with its own error, whenever it looks.
     event drain(bool listens = false) {
         for (;;) {
             if (auto const head = std::as_writable_bytes(std::span(&head_, 1)); came_ < head.size()) {
@@ -93,7 +93,7 @@ public:
                 continue;
             }
             if (head_.what != kind::message) return event::nonsense;
-            if (places_.empty()) return event::none;  // it is ahead
+            if (places_.empty()) return event::none;  // the other rank is ahead
             auto const to = places_.front();
             if (head_.bytes != to.size()) return event::unequal;
             if (auto const rest = to.subspan(came_ - sizeof head_); !rest.empty()) {
@@ -108,7 +108,7 @@ public:
 
 private:
     enum class kind : std::uint32_t { message, failure, beat };
-    // What stands before the bytes of a message.
+    // Precedes the bytes of a message.
     struct header {
         std::uint64_t bytes;
         kind what;
@@ -117,10 +117,10 @@ private:
     struct outgoing {
         header head;
         std::span<std::byte const> bytes;
-        std::size_t done = 0;  // of both
+        std::size_t done = 0;  // bytes of both
     };
 
-    // What comes now of the rest of a header, message or failure. False where nothing is to come any more.
+    // Receives more of a header, message or failure. False at the end of the stream.
     bool take(std::span<std::byte> rest) {
         auto const came = socket_.receive(rest);
         if (!came) ended_ = true;
@@ -141,9 +141,9 @@ private:
 
     tcp_socket socket_;
     std::deque<outgoing> sending_;
-    std::deque<std::span<std::byte>> places_;  // of what is to come, in order
-    header head_{};                            // of what comes now
-    std::size_t came_ = 0;                     // of it and its head
+    std::deque<std::span<std::byte>> places_;  // of expected messages, in order
+    header head_{};                            // of the current message
+    std::size_t came_ = 0;                     // bytes of it, with its header
     std::uint64_t sent_ = 0;
     std::uint64_t received_ = 0;
     clock::time_point last_heard_ = clock::now();

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that are threads of this process: to try what ranks do, and to see that it does not depend on their number.
+// Ranks as threads of this process: to test code for ranks, and that results do not depend on their number.
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@ namespace calm {
 
 namespace detail {
 
-// Where threads meet.
+// Rendezvous and exchange between threads.
 class meeting {
 public:
     explicit meeting(int ranks) : members_(static_cast<std::size_t>(ranks)) {}
@@ -36,20 +36,20 @@ public:
     using sent = collective::sent;
     using received = collective::received;
 
-    // A rank that sends another size than its place has.
+    // A rank that sends another size than expected.
     struct mismatch {
         int rank;
         std::size_t expected;
         std::size_t found;
     };
-    // What came of an exchange: who did not come in time, a peer's failure in place of an answer, or another size.
-    // Nothing of it: each has what the others offered it.
+    // Outcome of an exchange: ranks that did not come in time, another rank's failure, or another size. If all are
+    // empty, each rank has all bytes from the others.
     struct outcome {
         std::vector<int> missing;
         std::optional<failure> failed;
         std::optional<mismatch> unequal;
     };
-    // A rank comes to its next exchange.
+    // A rank enters its next exchange.
     void begin(int rank, std::span<sent const> to, std::span<received const> from) {
         std::scoped_lock const lock(mutex_);
         auto& self = of(rank);
@@ -58,14 +58,14 @@ public:
         ++self.came;
         changed_.notify_all();
     }
-    // Whether the first of its exchanges that it has not left is done, or will not be.
+    // Whether a rank's oldest unfinished exchange is complete, or cannot be.
     [[nodiscard]] bool is_done(int rank) {
         std::unique_lock lock(mutex_);
         if (failed_) return true;
         if (all_came(of(rank).done + 1)) take(rank, lock);
         return all_took(of(rank).done + 1);
     }
-    // Leaves that one.
+    // Finishes that exchange.
     outcome finish(int rank, double patience) {
         std::unique_lock lock(mutex_);
         auto& self = of(rank);
@@ -76,10 +76,10 @@ public:
         else
             changed_.wait_for(lock, std::chrono::duration<double>(patience), is_over);
         outcome result{missing(number), failed_, std::nullopt};
-        if (!failed_ && !result.missing.empty())  // who comes later finds nobody
+        if (!failed_ && !result.missing.empty())  // ranks that come later must not wait
             failed_ = failure{rank, error(errc::distributed, ranks_text(result.missing) + " gave no answer")};
         if (!result.missing.empty() || result.failed) return result;
-        // All came: nobody fails, and what is offered stays where it is, until all have taken it.
+        // All came: no rank can fail now, and offered bytes stay until all have copied them.
         take(rank, lock);
         changed_.wait(lock, [&] { return all_took(number); });
         result.unequal = std::exchange(self.unequal, std::nullopt);
@@ -94,23 +94,23 @@ public:
         changed_.notify_all();
     }
 
-    // What the others hear, if a rank failed.
+    // The failure that other ranks see, if any.
     [[nodiscard]] std::optional<failure> failed() const {
         std::scoped_lock const lock(mutex_);
         return failed_;
     }
-    // The rank whose failure the others hear of, once all are through.
+    // The rank whose failure the others see; called when all threads have ended.
     [[nodiscard]] std::optional<int> first_failed() const {
         return failed_ ? std::optional(failed_->rank) : std::nullopt;
     }
 
 private:
     struct member {
-        std::uint64_t came = 0;                      // exchanges that it came to
-        std::uint64_t took = 0;                      // and of which it has what the others offered
-        std::uint64_t done = 0;                      // and that it has left
-        std::deque<std::vector<sent>> offered{};     // of those behind
-        std::deque<std::vector<received>> places{};  // the same
+        std::uint64_t came = 0;                      // exchanges entered
+        std::uint64_t took = 0;                      // exchanges whose bytes it has copied
+        std::uint64_t done = 0;                      // exchanges finished
+        std::deque<std::vector<sent>> offered{};     // of unfinished exchanges
+        std::deque<std::vector<received>> places{};  // of unfinished exchanges
         std::optional<mismatch> unequal{};
     };
     member& of(int rank) { return members_[static_cast<std::size_t>(rank)]; }
@@ -120,7 +120,7 @@ private:
     [[nodiscard]] bool all_took(std::uint64_t number) const {
         return std::ranges::all_of(members_, [&](auto const& m) { return m.took >= number; });
     }
-    // Takes what is offered to a rank in the first exchange that it has not left, to which all came.
+    // Copies the bytes offered to a rank in its oldest unfinished exchange, which all have entered.
     void take(int rank, std::unique_lock<std::mutex>& lock) {
         auto& self = of(rank);
         if (self.took > self.done) return;
@@ -152,7 +152,7 @@ private:
     std::optional<failure> failed_;
 };
 
-// A thread's end.
+// One thread's process group.
 class thread_rank final : public collective {
 public:
     thread_rank(meeting& where, int rank, int ranks) : collective(rank, ranks), where_(where) {}
@@ -181,9 +181,9 @@ private:
 
 }  // namespace detail
 
-// Calls f(collective&) on each of so many ranks, threads of this process, and returns when all are through. Of ranks
-// that throw, the first to fail is heard by the others, and what it threw is thrown here. Threads cannot be ended: one
-// that hangs is waited for, though the others have given up.
+// Calls f(collective&) on `ranks` threads of this process, one per rank, and returns when all have ended. If ranks
+// throw, the others receive the error of the first to fail, which is rethrown here. Threads cannot be killed: one that
+// hangs is waited for, even if the others have given up.
 inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
     detail::meeting where(ranks);
     std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
@@ -206,7 +206,7 @@ inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
     for (auto& each : threads) each.join();
     if (auto const first = where.first_failed(); first && thrown[static_cast<std::size_t>(*first)])
         std::rethrow_exception(thrown[static_cast<std::size_t>(*first)]);
-    for (auto const& each : thrown)  // where f hid what the first of them threw
+    for (auto const& each : thrown)  // if f caught the first error
         if (each) std::rethrow_exception(each);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// A checkpoint: a model directory (calm/io.hpp) with two files more, training.safetensors, the optimizer's moments, and
-// state.json, the numbers; and the manifest, which comes last. It is all that a run needs to go on bit for bit.
+// A checkpoint: a model directory (calm/io.hpp) with training.safetensors, the optimizer state, with state.json,
+// counters and settings, and with the manifest, which is written last. It has everything that a run needs to resume bit
+// for bit.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,17 +28,17 @@
 
 namespace calm {
 
-inline constexpr std::string_view state_file = "state.json";              // the numbers of a checkpoint_record
-inline constexpr std::string_view moments_file = "training.safetensors";  // both moments of every parameter
+inline constexpr std::string_view state_file = "state.json";              // text of a checkpoint_record
+inline constexpr std::string_view moments_file = "training.safetensors";  // optimizer state
 
-// What a checkpoint says besides weights and moments.
+// Contents of state.json.
 struct checkpoint_record {
-    training_state state;         // without its moments
-    std::uint64_t seed = 0;       // of the run: with the step, all of its random state
-    block_position data;          // where the next block comes from
-    std::uint64_t log_bytes = 0;  // of metrics.jsonl, as far as it belongs to the run
-    std::optional<double> score;  // of an evaluation at this step: the highest is the best
-    recipe_record recipe;         // what the run was started with
+    training_state state;         // without the optimizer state
+    std::uint64_t seed = 0;       // of the run; with the step it determines all random state
+    block_position data;          // position of the next block
+    std::uint64_t log_bytes = 0;  // length of metrics.jsonl at this checkpoint
+    std::optional<double> score;  // of an evaluation at this step; the highest is the best
+    recipe_record recipe;         // settings that the run was started with
 };
 
 namespace detail {
@@ -64,7 +65,7 @@ inline std::string state_text(checkpoint_record const& r) {
     return text;
 }
 
-// Reads the text of a state.json; every key is needed and of its type.
+// Parses the text of a state.json. All keys except first_phase_steps and hidden_from are required; all are checked.
 class state_reader {
 public:
     state_reader(std::string_view text, std::string const& path) :
@@ -124,8 +125,8 @@ private:
 
 }  // namespace detail
 
-// Writes state.json and training.safetensors into a directory, flushed. Throws errc::storage, and errc::non_finite
-// before anything is written where a moment is none.
+// Writes state.json and training.safetensors into a directory and flushes both. Throws errc::storage, and
+// errc::non_finite before anything is written if optimizer state is not finite.
 inline void write_training(std::string const& directory, checkpoint_record const& record) {
     std::vector<stored_tensor> tensors;
     for (auto const& m : record.state.moments)
@@ -138,12 +139,12 @@ inline void write_training(std::string const& directory, checkpoint_record const
     replace_file(in_directory(directory, state_file), detail::state_text(record));
 }
 
-// What the text of a state.json says; `path` is what errors call it. Throws errc::model_file.
+// Parses the text of a state.json; errors call it `path`. Throws errc::model_file.
 inline checkpoint_record parse_record(std::string_view text, std::string const& path) {
     return detail::state_reader(text, path).record();
 }
 
-// What state.json of a checkpoint says. Throws errc::model_file.
+// Reads state.json of a checkpoint. Throws errc::model_file.
 inline checkpoint_record read_record(std::string const& directory) {
     auto const path = in_directory(directory, state_file);
     return parse_record(mapped_file::open(path, errc::model_file).text(), path);
@@ -151,7 +152,7 @@ inline checkpoint_record read_record(std::string const& directory) {
 
 namespace detail {
 
-// The name of the other moment of the parameter whose second moment this is; nothing for a first moment.
+// Name of the first moment that belongs to this second moment; nothing for a first moment.
 inline std::optional<std::string> first_of_second(std::string_view name) {
     if (!name.starts_with(optimizer_tensor::second_moment)) return std::nullopt;
     return std::string(optimizer_tensor::first_moment) +
@@ -160,11 +161,11 @@ inline std::optional<std::string> first_of_second(std::string_view name) {
 
 }  // namespace detail
 
-// Fills in a state to resume from: its numbers, and its moments from training.safetensors, which must be those of the
-// same parameters in the same precision and finite. A run of AdamW may become one of Muon, which has no use for second
-// moments, and one of Muon a run of AdamW: both moments of the matrices that Muon moved then begin again at zero, with
-// bias corrections of their own, for a first moment that is old beside a second one that is new would make steps of any
-// length. Throws errc::model_file and errc::non_finite before anything has changed.
+// Fills in a state to resume from: its counters, and its optimizer state from training.safetensors, which must have the
+// same parameters and precision and be finite. A run of AdamW may resume with Muon, which has no second moment, and a
+// run of Muon with AdamW. Hidden matrices then restart with zero state and their own bias corrections: an old first
+// moment with a new second moment would allow steps of any length. Throws errc::model_file and errc::non_finite before
+// changing anything.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
     auto const file = safetensors_file::open(in_directory(directory, moments_file));

@@ -1,5 +1,5 @@
 #pragma once
-// One process at a time writes to a directory.
+// Lets one process at a time write to a directory.
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,11 +13,11 @@
 
 namespace calm {
 
-// A directory that is held by the lock on a file in it, until the object is gone or the process has died, however it
-// died. The file stays.
+// Holds a directory by a lock on a file in it, until the object is destroyed or the process ends in any way. The file
+// stays.
 class directory_lock {
 public:
-    // Makes the file where it is missing. Throws errc::storage where another process holds it, or it cannot be opened.
+    // Creates the file if it is missing. Throws errc::storage if another process holds it or it cannot be opened.
     directory_lock(std::string const& directory, std::string_view name) : file_(-1) {
         auto const path = in_directory(directory, name);
         file_ = detail::open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened");

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a directory is whole: its manifest lists every file of it with its bytes and their SHA-256.
+// Checks that a directory is complete: its manifest lists the size and SHA-256 of every file.
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace calm {
 
 inline constexpr std::string_view manifest_file = "manifest.json";  // written last
 
-// The SHA-256 of a file, as 64 hexadecimal digits. Throws errc::storage where it cannot be read.
+// The SHA-256 of a file, as 64 hexadecimal digits. Throws errc::storage if it cannot be read.
 inline std::string sha256_of_file(std::string const& path) {
     auto const file = mapped_file::open(path);
     sha256 hash;
@@ -26,9 +26,9 @@ inline std::string sha256_of_file(std::string const& path) {
     return hash.hex();
 }
 
-// The manifest that a directory ought to have: one line a file, by name, the manifest itself apart. It is computed from
-// the files alone, so nothing that a damaged manifest says is ever believed. Throws errc::storage for a directory that
-// cannot be read, or holds anything but files.
+// The manifest that a directory should have: one line per file, by name, without the manifest itself. It is computed
+// from the files alone, so a damaged manifest is never trusted. Throws errc::storage for a directory that cannot be
+// read, or holds anything but files.
 inline std::string manifest_of(std::string const& directory) {
     auto names = detail::names_in(directory);
     std::erase(names, manifest_file);
@@ -46,19 +46,19 @@ inline std::string manifest_of(std::string const& directory) {
     return text + "}\n";
 }
 
-// Writes the manifest of a directory that is complete but for it, flushed. Throws errc::storage.
+// Writes the manifest of an otherwise complete directory and flushes it. Throws errc::storage.
 inline void write_manifest(std::string const& directory) {
     replace_file(in_directory(directory, manifest_file), manifest_of(directory));
 }
 
-// What is wrong with a directory, in a sentence; nothing where it is, byte for byte, what its manifest says.
+// Describes the damage to a directory; nothing if it matches its manifest byte for byte.
 inline std::optional<std::string> damage_of(std::string const& directory) {
     try {
         auto const path = in_directory(directory, manifest_file);
         auto const stored = mapped_file::open(path);
         auto const found = manifest_of(directory);
         if (stored.text() == found) return std::nullopt;
-        // The first line that only one of the two has names the file.
+        // The first line that the stored manifest lacks names the file.
         std::istringstream lines(found);
         for (std::string line; std::getline(lines, line);)
             if (line.size() > 2 && stored.text().find(line) == std::string_view::npos)

@@ -1,5 +1,5 @@
 #pragma once
-// The numbers of a run: a file with one JSON object a line.
+// The metrics of a run: a file with one JSON object per line.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,14 +17,14 @@
 
 namespace calm {
 
-// Appends lines to a file, e.g. metrics.jsonl; each is on its way to the disk before write() returns.
+// Appends lines to a file, e.g. metrics.jsonl; write() returns after the system has taken the line.
 class metrics_log {
 public:
-    // To keep the whole file.
+    // Keeps the whole file.
     static constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
 
-    // Opens or creates the file, cut to its first `keep` bytes where it has more: a run that goes on from a checkpoint
-    // writes again what came after it. A line that an earlier run left unfinished is ended first. Throws errc::storage.
+    // Opens or creates the file and cuts it to its first `keep` bytes if it is longer: a run that resumes from a
+    // checkpoint writes the later lines again. Ends a line that an earlier run left unfinished. Throws errc::storage.
     explicit metrics_log(std::string path, std::uint64_t keep = all) : path_(std::move(path)), file_(-1) {
         bool const made = !is_there(path_);
         file_ = detail::open_regular(path_, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, errc::storage,
@@ -35,25 +35,25 @@ public:
         if (!ends_in_newline()) put("\n");
     }
 
-    // How many bytes the file has. Throws errc::storage where that cannot be read.
+    // Size of the file in bytes. Throws errc::storage if it cannot be read.
     [[nodiscard]] std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(detail::facts_of(file_, path_).st_size);
     }
 
-    // Throws errc::storage where the line cannot be written.
+    // Appends one line. Throws errc::storage if it cannot be written.
     void write(std::span<metric const> metrics) { put(to_json(metrics) + "\n"); }
-    // The same of metrics that are written out in the call.
+    // Takes metrics that are listed in the call.
     void write(std::initializer_list<metric> metrics) { write(std::span(metrics.begin(), metrics.size())); }
 
-    // What was written is on the disk. Throws errc::storage.
+    // Flushes all lines to disk. Throws errc::storage.
     void flush() const { detail::flush(file_, path_); }
 
-    // The path that it was opened by.
+    // The path that it was opened with.
     [[nodiscard]] std::string const& path() const { return path_; }
 
 private:
     static off_t as_offset(std::uint64_t bytes) { return static_cast<off_t>(bytes); }
-    // Also an empty file.
+    // Also true for an empty file.
     [[nodiscard]] bool ends_in_newline() const {
         auto const size = bytes();
         char last = '\n';

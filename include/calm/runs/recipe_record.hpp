@@ -1,5 +1,5 @@
 #pragma once
-// What a run was started with, option by option, so that one that goes on can be compared with it.
+// The settings that a run was started with, option by option, to compare a resumed run with them.
 
 #include <algorithm>
 #include <charconv>
@@ -17,28 +17,28 @@ namespace calm {
 
 // One setting as text, e.g. {"rate", "0.001"}.
 struct recipe_entry {
-    std::string option;  // as the command line names it
-    std::string value;   // numbers with as many digits as give them back
+    std::string option;  // name on the command line
+    std::string value;   // numbers with enough digits to be read back exactly
     friend bool operator==(recipe_entry const&, recipe_entry const&) = default;
 };
 using recipe_record = std::vector<recipe_entry>;  // all settings, each option once
 
-// A setting that is not as it was; where one of the two does not have it, "-" stands there.
+// A setting that changed; the value is "-" in a run without the setting.
 struct recipe_difference {
-    std::string option;  // as the command line names it
-    std::string was;     // in the former run
-    std::string now;     // in the latter
+    std::string option;  // name on the command line
+    std::string was;     // in the earlier run
+    std::string now;     // in the later run
 };
 
-// Of an option, or nullptr.
+// Value of an option, or nullptr.
 inline std::string const* value_of(recipe_record const& record, std::string const& option) {
     auto const found =
         std::find_if(record.begin(), record.end(), [&](recipe_entry const& e) { return e.option == option; });
     return found == record.end() ? nullptr : &found->value;
 }
 
-// Adds what of a recipe the weights depend on. How long the run is counts only where its rate falls towards the end;
-// intervals and what is measured do not count.
+// Adds the settings of a recipe that affect the weights. The length of the run counts only if its learning rate decays;
+// intervals and measurements do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
     bool const cosine = r.schedule == rate_schedule::cosine;
     auto const& a = r.optimizer;
@@ -57,7 +57,7 @@ inline void record(recipe_record& to, training_recipe const& r) {
     if (r.rounding == weight_rounding::stochastic) to.push_back({"rounding", "stochastic"});
 }
 
-// The settings of a recipe and of a seed.
+// The settings of an autoencoder's recipe, and the seed.
 inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.batch_tokens)},
@@ -68,7 +68,7 @@ inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) 
     record(all, r);
     return all;
 }
-// The same for a language model; of the head's objective all numbers count.
+// The settings of a CALM's recipe with all fields of the head's objective, and the seed.
 inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},
@@ -79,7 +79,8 @@ inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_
     return all;
 }
 
-// The same for an autoregressive model. How long a run of two phases is decides where the second begins.
+// The settings of an autoregressive model's recipe, and the seed. With two phases the length of the run counts: it
+// decides where the second begins.
 inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},
@@ -95,20 +96,20 @@ inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t see
     return all;
 }
 
-// The same for a head that is known.
+// The settings for a known head.
 template <head_objective Objective> recipe_record record_of(calm_recipe<Objective> const& r, std::uint64_t seed) {
     return record_of(calm_recipe<any_objective>{r, r.sequences, r.block_tokens, r.objective}, seed);
 }
 
-// Whether both know a fingerprint of their text, "text", and it is the same: then its name, "data", may be another.
+// Whether both have a fingerprint of their text, "text", and it is equal; then its name, "data", may differ.
 inline bool same_text(recipe_record const& a, recipe_record const& b) {
     auto const* const one = value_of(a, "text");
     auto const* const other = value_of(b, "text");
     return one != nullptr && other != nullptr && *one == *other;
 }
 
-// The settings of two runs that differ, in the order of the former, then what only the latter has. The name of the same
-// text is no difference.
+// The settings in which two runs differ, in the order of the earlier run, then the settings that only the later run
+// has. A renamed text is no difference.
 inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
     std::vector<recipe_difference> all;
     bool const renamed = same_text(was, now);
@@ -122,7 +123,7 @@ inline std::vector<recipe_difference> differences(recipe_record const& was, reci
     return all;
 }
 
-// Whether scores on held-out text compare: what is held out of which text, and how it lies in blocks, is the same.
+// Whether scores on held-out text are comparable: the same text, the same held-out part, the same blocks.
 inline bool same_measure(recipe_record const& a, recipe_record const& b) {
     auto const all = differences(a, b);
     return std::none_of(all.begin(), all.end(), [](recipe_difference const& d) {
@@ -133,7 +134,7 @@ inline bool same_measure(recipe_record const& a, recipe_record const& b) {
 
 namespace detail {
 
-// A fraction with six digits; anything else as it is.
+// A decimal fraction with six digits; anything else unchanged.
 inline std::string rounded(std::string const& value) {
     double number = 0;
     auto const* const last = value.data() + value.size();
@@ -143,8 +144,8 @@ inline std::string rounded(std::string const& value) {
 
 }  // namespace detail
 
-// The same for people: option, was, now, a line each, the last without its end; what they hold is printable, and
-// fractions have six digits where these differ.
+// A table for people: option, was, now, one line each, without a final line break. Unprintable characters are escaped,
+// and fractions have six digits where these differ.
 inline std::string to_table(std::vector<recipe_difference> differences) {
     constexpr std::size_t widest = 200;
     for (auto& d : differences) {

@@ -1,13 +1,13 @@
 #pragma once
-// The directory of a run: a model directory that training writes, with the checkpoints that it goes on from.
+// The directory of a run: a model directory that training writes, with checkpoints to resume from.
 //
 //   config.json, model.safetensors, ...   the newest model, as published
 //   checkpoints/step-00000400/            complete, with a manifest (checkpoint.hpp)
-//   best                                  leads to the checkpoint of the best score
+//   best                                  link to the checkpoint with the best score
 //   run.lock                              held by the process that trains
 //
-// A checkpoint is written beside its place, flushed, described by its manifest and renamed: it is whole or not there. A
-// model becomes that of the directory file by file; meanwhile `replaced-by` leads to its checkpoint (whole_directory).
+// A checkpoint is written next to its place, flushed, listed in a manifest and renamed: it is complete or absent. The
+// model of the directory is replaced file by file; meanwhile `replaced-by` names its checkpoint (whole_directory).
 //
 //   run_directory run("model");
 //   auto const from = run.newest();
@@ -41,33 +41,33 @@
 
 namespace calm {
 
-// A checkpoint that was found whole.
+// A complete checkpoint.
 struct found_checkpoint {
-    std::string directory;     // where it lies
-    checkpoint_record record;  // what its state.json says
+    std::string directory;     // its path
+    checkpoint_record record;  // contents of its state.json
 };
 
-// One process holds it at a time, until the object is gone or the process has died, however it died.
+// One process holds it at a time, until the object is destroyed or the process ends in any way.
 class run_directory {
 public:
-    // Writes the files of a model directory to a path where nothing stands, e.g. with save_calm.
+    // Writes the files of a model directory to a path that does not exist yet, e.g. with save_calm.
     using write_model = std::function<void(std::string const& directory)>;
 
-    // Whether a run could begin or go on at a path: nothing is there, or an empty directory, or a run.
+    // Whether a run could begin or resume at a path: nothing is there, or an empty directory, or a run.
     static bool can_hold(std::string const& path) {
         namespace fs = std::filesystem;
         std::error_code ignored;
         if (!fs::exists(fs::symlink_status(path, ignored))) return true;
         return fs::is_directory(path, ignored) && (fs::is_empty(path, ignored) || holds_run(path));
     }
-    // Whether a run has begun there.
+    // Whether a run has begun at a path.
     static bool holds_run(std::string const& path) {
         std::error_code ignored;
         return std::filesystem::exists(std::filesystem::path(path) / lock_name, ignored);
     }
 
-    // Opens the directory of a run, or makes it, and what an interrupted saving left is removed. Throws errc::storage
-    // where something else stands, or another process holds it.
+    // Opens or creates the directory of a run and removes the remains of an interrupted save. Throws errc::storage if
+    // something else is there, or another process holds it.
     explicit run_directory(std::string path) : path_(std::move(path)), was_there_(is_there(path_)) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
@@ -83,12 +83,12 @@ public:
         remove_leftovers();
     }
 
-    [[nodiscard]] std::string const& path() const { return path_; }  // as it was opened
-    // Where a file of it lies.
+    [[nodiscard]] std::string const& path() const { return path_; }  // as opened
+    // Path of a file in the directory.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(path_, file); }
 
-    // The newest checkpoint that is whole, and nothing where none was written yet. `tell` hears of each newer one that
-    // is not, in a sentence. Throws errc::storage where there are some, but none is whole.
+    // The newest complete checkpoint, or nothing if none was written yet. `tell` receives a message about each newer,
+    // damaged one. Throws errc::storage if there are checkpoints but none is complete.
     [[nodiscard]] std::optional<found_checkpoint>
     newest(std::function<void(std::string const&)> const& tell = nullptr) const {
         auto const all = steps();
@@ -112,8 +112,8 @@ public:
                              " checkpoints is whole; put a good one back, or start the run afresh"));
     }
 
-    // Writes a checkpoint with its manifest, and the model in it becomes that of the directory. Then the `keep` newest
-    // checkpoints and the best one remain. Throws errc::storage; the checkpoints before are then as they were.
+    // Writes a checkpoint with its manifest and publishes its model in the directory. Afterwards only the `keep` newest
+    // checkpoints and the best one remain. Throws errc::storage and then leaves the earlier checkpoints unchanged.
     void save(checkpoint_record const& record, write_model const& write, std::size_t keep = 2) {
         auto const place = directory_of(record.state.step);
         auto const part = place + ".new";
@@ -133,14 +133,14 @@ public:
         remove_leftovers();
     }
 
-    // The best score of its checkpoints up to a step, if one has a score.
+    // Best score of the checkpoints up to step `until`, if one has a score.
     [[nodiscard]] std::optional<double> best_score(index_t until = std::numeric_limits<index_t>::max()) const {
         auto const best = best_of(steps(), until);
         return best ? read_record(directory_of(*best)).score : std::nullopt;
     }
 
-    // Makes the model of one of its checkpoints that of the directory: the same files under a second name, or copies.
-    // Whatever interrupts it, a reader meets the old model or the new one. Throws errc::storage.
+    // Makes the model of a checkpoint the model of the directory, with hard links or copies. If it is interrupted,
+    // readers see either the old or the new model. Throws errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
         auto names = detail::names_in(checkpoint);
@@ -155,14 +155,14 @@ public:
         else if (!is_there(mark))
             return;
         for (auto const& name : names) put_file(in_directory(checkpoint, name), path(name));
-        for (auto const name : {config_file, weights_file, bigram_file})  // of another kind of model
+        for (auto const name : {config_file, weights_file, bigram_file})  // left by another kind of model
             if (!is_there(in_directory(checkpoint, name))) remove(path(name));
         detail::flush_directory(path_);
         remove(mark);
     }
 
-    // Removes the checkpoints and, of the files beside them, those named: the run starts over. The model stays until
-    // the first new checkpoint. Throws errc::storage.
+    // Removes the checkpoints, and the named files of the directory: the run starts over. The model stays until the
+    // first new checkpoint. Throws errc::storage.
     void clear(std::vector<std::string> const& files) {
         remove(path(best_name));
         for (auto const step : steps()) detail::rename_path(directory_of(step), directory_of(step) + ".old");
@@ -170,8 +170,8 @@ public:
         for (auto const& file : files) remove(path(file));
     }
 
-    // Of a run that has no checkpoint nothing stays: these files beside are removed, what this class made, and the
-    // directory, where it was made here and nothing else is in it.
+    // Discards a run that has no checkpoint: removes these files, everything that this class made, and the directory,
+    // if it was made here and is empty.
     void discard(std::vector<std::string> const& files) const {
         std::error_code ignored;
         if (!std::filesystem::remove(checkpoints(), ignored)) return;
@@ -201,10 +201,10 @@ private:
         auto const part = to + ".partial";
         remove(part);
         if (::link(from.c_str(), part.c_str()) == 0) return detail::rename_path(part, to);
-        replace_file(to, mapped_file::open(from).text());  // where the file system has no second names
+        replace_file(to, mapped_file::open(from).text());  // for file systems without hard links
     }
 
-    // The steps of all checkpoints, the newest first. Other names do not count.
+    // Steps of all checkpoints, newest first; other names are ignored.
     [[nodiscard]] std::vector<index_t> steps() const {
         std::vector<index_t> all;
         for (auto const& name : detail::names_in(checkpoints())) {
@@ -220,7 +220,7 @@ private:
         return all;
     }
 
-    // Parts of checkpoints, and checkpoints that were replaced: step-00000400.new and the like.
+    // Removes incomplete and replaced checkpoints: step-00000400.new and similar names.
     void remove_leftovers() const {
         std::error_code ignored;
         for (auto const& name : detail::names_in(checkpoints(), ignored))
@@ -228,7 +228,8 @@ private:
                 std::filesystem::remove_all(in_directory(checkpoints(), name), ignored);
     }
 
-    // Renamed first: one that is half removed is no damaged checkpoint. What is newer than this step was given up.
+    // Renames before removing: a half-removed checkpoint must not count as damaged. Checkpoints after this step are
+    // abandoned.
     void prune(index_t step, std::size_t keep) {
         auto all = steps();
         auto const best = best_of(all, step);
@@ -244,10 +245,10 @@ private:
         std::filesystem::create_directory_symlink(std::filesystem::path("checkpoints") /
                                                       std::filesystem::path(directory_of(*best)).filename(),
                                                   link + ".partial", failed);
-        if (!failed) detail::rename_path(link + ".partial", link);  // where the file system has no links there is none
+        if (!failed) detail::rename_path(link + ".partial", link);  // no link on file systems without links
     }
 
-    // The step of the highest score up to a step, of those that compare with the newest; of equal ones the oldest.
+    // Step of the highest score up to step `until`, among checkpoints comparable with the newest; the oldest of equals.
     [[nodiscard]] std::optional<index_t> best_of(std::vector<index_t> const& all, index_t until) const {
         std::optional<index_t> best;
         double most = 0;

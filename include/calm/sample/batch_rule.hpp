@@ -1,5 +1,6 @@
 #pragma once
-// Which patch of a pool answers at T = 1/n (CALM, batch rule). Sizes: N patches in the pool, K tokens a patch.
+// The batch rule: which patch of a pool is the answer at T = 1/n (CALM, batch rule). Sizes: N patches in the pool, K
+// tokens per patch.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,9 +17,9 @@
 
 namespace calm {
 
-// The batch rule on counts: with m the largest of n, n-1, .., 1 that some count reaches, the probability of each of the
-// distinct patches, proportional to C(count, m). Weights are relative to the largest, so no count overflows. Throws
-// errc::usage for n < 1 or counts that are all 0.
+// Probabilities of the distinct patches under the batch rule: proportional to C(count, m), with m the largest of n,
+// n-1, .., 1 that some count reaches. Weights are relative to the largest, so large counts do not overflow. Throws
+// errc::usage for n < 1 or if all counts are 0.
 inline std::vector<double> batch_odds(std::span<std::int64_t const> counts, std::int64_t n) {
     require(n >= 1, errc::usage, "calm::batch_odds: expected n of at least 1");
     std::vector<double> odds(counts.size(), 0.0);
@@ -41,14 +42,14 @@ inline std::vector<double> batch_odds(std::span<std::int64_t const> counts, std:
 
 namespace detail {
 
-// A uniform number in [0, 1) of 53 bits: pools are large, and 24 bits would show.
+// A uniform number in [0, 1) with 53 bits: for large pools 24 bits are too few.
 inline double uniform53(random_sequence& random) {
     std::uint64_t const high = random.next() >> 5;
     std::uint64_t const low = random.next() >> 6;
     return static_cast<double>((high << 26) | low) * 0x1p-53;
 }
 
-// The index that a point of [0, 1) falls on; never one of probability 0.
+// Index whose interval contains `point` of [0, 1) when the odds are laid end to end; never one of probability 0.
 inline std::size_t pick(std::span<double const> odds, double point) {
     std::size_t last = 0;
     for (std::size_t i = 0; i < odds.size(); ++i) {
@@ -62,10 +63,10 @@ inline std::size_t pick(std::span<double const> odds, double point) {
 
 }  // namespace detail
 
-// The distinct patches of a pool in the order of their first appearance.
+// The distinct patches of a pool, in order of first appearance.
 struct patch_counts {
-    std::vector<std::size_t> first;    // index in the pool of each one's first copy
-    std::vector<std::int64_t> counts;  // number of its copies
+    std::vector<std::size_t> first;    // index in the pool of the first copy
+    std::vector<std::int64_t> counts;  // number of copies
 };
 
 // Counts a pool (N, K). Throws errc::usage unless the pool is whole patches. O(N log N).
@@ -91,28 +92,28 @@ inline patch_counts count_patches(std::span<token_id const> pool, std::size_t K)
     return distinct;
 }
 
-// The batch rule of T = 1/n on a pool (N, K): the index, in the pool, of the patch on which `point` of [0, 1) falls.
-// Not inlined: there g++ 12 warns of the memory of its vectors (-Wfree-nonheap-object).
+// The batch rule for T = 1/n on a pool (N, K): index in the pool of the patch on which `point` of [0, 1) falls. Not
+// inlined, because g++ 12 then warns about its vectors (-Wfree-nonheap-object).
 [[gnu::noinline]] inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
                                                   double point) {
     auto const distinct = count_patches(pool, K);
     auto const odds = batch_odds(distinct.counts, n);
     return distinct.first[detail::pick(odds, point)];
 }
-// The same by two words of `random`, whatever the pool.
+// Takes its point from two words of `random`, for any pool.
 inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
                                 random_sequence& random) {
     return batch_choice(pool, K, n, detail::uniform53(random));
 }
 
-// What the draws so far say of the choice by a point that the batch rule will make when `left` more have come: where a
-// patch stands among all moves only as far as those draws can move it.
+// Predicts the choice that the batch rule will make by `point` after `left` more draws. The interval of each patch can
+// move only as far as the remaining draws can move it.
 class batch_forecast {
 public:
-    // Of the counts of the distinct patches in the order of their first appearance. O(draws, with those to come).
+    // From the counts of the distinct patches in order of first appearance. O(draws, including the remaining ones).
     batch_forecast(std::span<std::int64_t const> counts, std::int64_t n, std::int64_t left, double point) :
         counts_(counts.begin(), counts.end()), left_(left), point_(point) {
-        counts_.push_back(0);  // whatever comes first among those to come
+        counts_.push_back(0);  // a patch that has not appeared yet
         auto const all = std::accumulate(counts_.begin(), counts_.end(), left);
         weight_.assign(static_cast<std::size_t>(all) + 1, all < n ? 0.0 : 1.0);
         for (auto c = all; c > 0; --c)
@@ -123,18 +124,18 @@ public:
         for (std::size_t i = counts_.size() - 1; i > 0; --i) after_[i - 1] = with(after_[i], counts_[i]);
     }
 
-    // Which of the distinct patches it is, where nothing can change that.
+    // Index of the chosen distinct patch, if no further draw can change it.
     [[nodiscard]] std::optional<std::size_t> choice() const {
         for (std::size_t i = 0; i + 1 < counts_.size(); ++i)
             if (is_sure(i, 0)) return i;
         return std::nullopt;
     }
 
-    // How many of the draws to come it takes at least before there is a choice that nothing can change.
+    // Fewest further draws after which the choice can be certain.
     [[nodiscard]] std::int64_t at_least() const {
         std::int64_t least = left_;
         for (std::size_t i = 0; i < counts_.size(); ++i) {
-            std::int64_t low = -1, high = least;  // is_sure is false and, but for high = left, true there
+            std::int64_t low = -1, high = least;  // is_sure is false at low and true at high, except at high = left
             while (high - low > 1) {
                 std::int64_t const middle = low + (high - low) / 2;
                 (is_sure(i, middle) ? high : low) = middle;
@@ -146,22 +147,22 @@ public:
 
 private:
     struct others {
-        double weight = 0;      // together
-        std::int64_t most = 0;  // the largest of their counts
+        double weight = 0;      // of all together
+        std::int64_t most = 0;  // largest count
     };
-    // Relative, C(count, n).
+    // C(count, n), up to a common factor.
     double& weight(std::int64_t count) { return weight_[static_cast<std::size_t>(count)]; }
     [[nodiscard]] double weight(std::int64_t count) const { return weight_[static_cast<std::size_t>(count)]; }
     [[nodiscard]] others with(others const& some, std::int64_t count) const {
         return {some.weight + weight(count), std::max(some.most, count)};
     }
-    // What others weigh at most after so many draws: C(count, n) is convex, so one of them gets all.
+    // Most that the others can weigh after `draws` more draws: C(count, n) is convex, so one of them gets all.
     [[nodiscard]] double at_most(others const& some, std::int64_t draws) const {
         return some.weight + (weight(some.most + draws) - weight(some.most));
     }
-    // Whether patch i is chosen once `more` of the draws to come are it, whatever the others are.
+    // Whether patch i is chosen once it has `more` of the remaining draws, whatever the other draws are.
     [[nodiscard]] bool is_sure(std::size_t i, std::int64_t more) const {
-        constexpr double rounding = 1e-9;  // of the sums here and there
+        constexpr double rounding = 1e-9;  // allowance for the rounding of sums
         double const own = weight(counts_[i] + more), before = before_[i].weight;
         double const most_before = i == 0 ? 0.0 : at_most(before_[i], left_ - more);
         double const most_after = at_most(after_[i], left_ - more);
@@ -174,7 +175,7 @@ private:
     std::int64_t left_;
     double point_;
     std::vector<double> weight_;          // by count
-    std::vector<others> before_, after_;  // each patch
+    std::vector<others> before_, after_;  // per patch
 };
 
 }  // namespace calm

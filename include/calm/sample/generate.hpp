@@ -1,6 +1,6 @@
 #pragma once
-// Prompts go on: patch after patch, each from the hidden state of all before it. CALM, inference. Sizes: K tokens a
-// patch.
+// Continues prompts patch after patch, each from the hidden state of everything before it (CALM, inference). Sizes: K
+// tokens per patch.
 
 #include <algorithm>
 #include <concepts>
@@ -20,29 +20,29 @@
 
 namespace calm {
 
-// What decides the text, beside the model and the prompt; Rule is how its next tokens are chosen.
+// Settings that decide the text, together with model and prompt. Rule is the sampler type of the model.
 template <class Rule> struct settings_of_generation {
-    Rule sampler = {};                // of a CALM adaptive at T = 1/2, of an autoregressive model T = 1
+    Rule sampler = {};                // default for a CALM: adaptive, T = 1/2; for an autoregressive model: T = 1
     index_t max_tokens = 256;         // new tokens, exactly, unless EOS comes first
-    bool pad_left = true;             // right: as the published code does
+    bool pad_left = true;             // false: on the right, as in the published code
     std::uint64_t seed = 1;           // of all draws
-    std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt stands in a batch
-    index_t at_once = 16;             // texts that are written at the same time: memory and speed, not results
-    std::int64_t round = 0;           // draws a text at a time; 0: by the machine. Speed, not results
+    std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt is in a batch
+    index_t at_once = 16;             // texts generated at the same time; changes memory and speed, not results
+    std::int64_t round = 0;           // draws per text and round; 0: automatic. Changes speed, not results
 };
-using generation_settings = settings_of_generation<sampler>;              // of a CALM
-using token_generation_settings = settings_of_generation<token_sampler>;  // of an autoregressive model
+using generation_settings = settings_of_generation<sampler>;              // for a CALM
+using token_generation_settings = settings_of_generation<token_sampler>;  // for an autoregressive model
 
-// What became of one prompt.
+// Result for one prompt.
 struct generation_result {
-    std::vector<token_id> tokens;  // new ones, without EOS
-    bool stopped_at_eos = false;   // false where it ended at max_tokens or as on_tokens asked
-    index_t patches = 0;           // that were sampled
-    index_t draws = 0;             // patches drawn from the head to sample them
+    std::vector<token_id> tokens;  // new tokens, without EOS
+    bool stopped_at_eos = false;   // false if it ended at max_tokens or on_tokens ended it
+    index_t patches = 0;           // sampled
+    index_t draws = 0;             // patches drawn from the head for them
     index_t capped = 0;            // patches at which the exact rule gave up
 };
 
-// A prompt behind BOS, where the vocabulary has one.
+// A prompt after BOS, if the vocabulary has BOS.
 inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
     std::size_t const begin = special.exist() ? 1 : 0;
     std::vector<token_id> tokens(begin + prompt.size(), special.bos);
@@ -52,7 +52,7 @@ inline std::vector<token_id> after_bos(special_tokens const& special, std::span<
 
 namespace detail {
 
-// Adds a sampled patch to a text: what of it is new, up to EOS or max_tokens.
+// Adds a sampled patch to a text; returns its new tokens, up to EOS or max_tokens.
 inline std::span<token_id const> add_patch(generation_result& text, std::span<token_id const> patch,
                                            sampled const& took, token_id eos, index_t max_tokens) {
     text.draws += took.draws;
@@ -67,7 +67,7 @@ inline std::span<token_id const> add_patch(generation_result& text, std::span<to
     return fresh;
 }
 
-// What on_tokens answers, true where it answers nothing.
+// The answer of on_tokens, or true if it returns nothing.
 template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std::span<token_id const> fresh) {
     if constexpr (std::same_as<std::invoke_result_t<OnTokens&, std::size_t, std::span<token_id const>>, bool>)
         return on_tokens(prompt, fresh);
@@ -76,7 +76,7 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
     return true;
 }
 
-// Texts on the rows of a session; where one ends, the next prompt begins.
+// Continuous batching: texts are rows of a session, and when one ends, the next prompt begins in its row.
 template <class Model, class Backend, class OnTokens> class texts_in_turn {
 public:
     using settings_type = settings_of_generation<rule_of<Model>>;
@@ -89,7 +89,7 @@ public:
                  patches_of_longest(prompts, settings)),
         aids_(ctx, model), results_(prompts.size()) {}
 
-    // The texts, in the order of the prompts.
+    // The results, in the order of the prompts.
     std::vector<generation_result> run() {
         for (index_t row = 0; row < session_.hidden().extent(0); ++row) {
             prompt_of_.push_back(begin_next(row));
@@ -111,7 +111,7 @@ public:
 private:
     static constexpr auto K = static_cast<std::size_t>(Model::K);
 
-    // With BOS, and what is written but for the last patch, which nothing follows.
+    // Includes BOS, and all generated patches except the last, which nothing follows.
     static index_t patches_of_longest(std::span<std::vector<token_id> const> prompts, settings_type const& s) {
         std::size_t longest = 0;
         for (auto const& prompt : prompts) longest = std::max(longest, prompt.size() + 1);
@@ -135,7 +135,7 @@ private:
         }
     }
 
-    // Every text gets its patch; says which of them go on and which rows are still in use.
+    // Gives every text its patch; notes which texts continue and which rows are still in use.
     void hand_out(std::vector<sampled> const& took) {
         go_on_.clear();
         still_.clear();
@@ -168,24 +168,25 @@ private:
     generation_session<Model, Backend> session_;
     sampling_aids<Backend> aids_;
     std::vector<generation_result> results_;
-    std::size_t next_ = 0;                // prompt to begin
-    std::vector<std::size_t> prompt_of_;  // of every row
+    std::size_t next_ = 0;                // next prompt to begin
+    std::vector<std::size_t> prompt_of_;  // per row
     std::vector<index_t> active_;         // rows of the session, in order
     std::vector<token_id> patches_;       // (active, K)
     std::vector<patch_place> places_;
-    std::vector<index_t> go_on_;    // rows whose text gets its patch
-    std::vector<index_t> still_;    // they, and those whose next text has begun
-    std::vector<token_id> onward_;  // (go on, K)
+    std::vector<index_t> go_on_;    // rows whose text continues with its patch
+    std::vector<index_t> still_;    // these, and rows whose next text has begun
+    std::vector<token_id> onward_;  // (go_on_, K)
 };
 
 }  // namespace detail
 
-// Continues every prompt (ids without BOS), each after BOS of its own; the results are in the order of the prompts.
-// After a patch on_tokens(number of the prompt in the list, new tokens) is called (false ends the text). A text ends at
-// EOS, dropped with the rest of its patch, or after exactly max_tokens, and gives its place to the next prompt. Patch p
-// of prompt i draws with number p of stream::generation at step prompt_number + i, whatever draws a round, texts at
-// once and, where D <= 128, threads are: these decide how many rows a product has, and few add up in another order than
-// many, to other last bits.
+// Continues every prompt (ids without BOS), each after its own BOS; results are in the order of the prompts. After each
+// patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text. A text ends at
+// EOS, which is dropped with the rest of its patch, or after exactly max_tokens; the next prompt then takes its row.
+//
+// Patch p of prompt i draws with number p of stream::generation at step prompt_number + i, for any round, at_once and
+// (where D <= 128) threads. These change only how many rows a product has, and with it the order of additions and the
+// last bits of sums.
 template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
@@ -199,7 +200,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
         .run();
 }
 
-// The same, all at once without on_tokens.
+// Without on_tokens.
 template <class Model, class Backend>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
@@ -207,7 +208,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     return generate(ctx, model, prompts, special, settings, [](std::size_t, std::span<token_id const>) {});
 }
 
-// One prompt, with on_tokens(new tokens).
+// For one prompt, with on_tokens(new tokens).
 template <class Model, class Backend, std::invocable<std::span<token_id const>> OnTokens>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings,
@@ -217,7 +218,7 @@ generation_result generate(context<Backend>& ctx, Model const& model, std::span<
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
         .front();
 }
-// The same without on_tokens.
+// For one prompt, without on_tokens.
 template <class Model, class Backend>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings) {

@@ -1,5 +1,6 @@
 #pragma once
-// Texts in the making. Sizes: B texts, S of them that go on, T patches each, K tokens a patch, D hidden.
+// Texts while they are generated. Sizes: B texts, S of them that continue, T patches each, K tokens per patch, D
+// hidden.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +16,8 @@
 
 namespace calm {
 
-// A prompt filled up with PAD to whole patches of K tokens. Throws errc::usage where that needs a PAD and there is none
-// (pad < 0).
+// Pads a prompt with PAD to whole patches of K tokens. Throws errc::usage if that needs PAD and there is none (pad <
+// 0).
 inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, index_t K, token_id pad, bool left) {
     auto const size = static_cast<std::size_t>(K);
     std::size_t const missing = (size - prompt.size() % size) % size;
@@ -28,7 +29,7 @@ inline std::vector<token_id> padded_prompt(std::span<token_id const> prompt, ind
 }
 
 namespace detail {
-// Row texts[i] of y (B, D) = the last of `each` rows of text i, x (S, each, D).
+// Row texts[i] of y (B, D) = the last of `each` rows of text i in x (S, each, D).
 template <class T> struct put_last_row {
     T* y;
     T const* x;
@@ -41,40 +42,40 @@ template <class T> struct put_last_row {
 };
 }  // namespace detail
 
-// The cache of the patches of B texts, and the hidden state of the last of each. Texts differ in length and go on
-// independently. Model and context outlive it. What a step needs of the context's arenas is given back, so a long text
+// The key-value cache of B texts and the hidden state of each one's last patch. Texts differ in length and continue
+// independently. Model and context outlive it. Every step frees what it takes from the context's arenas, so a long text
 // needs no more memory than its cache.
 template <class Model, class Backend = cpu> class generation_session {
 public:
-    using T = typename Model::scalar;  // of a hidden state
+    using T = typename Model::scalar;  // element of a hidden state
     static constexpr index_t K = Model::K;
     static constexpr index_t D = Model::D;
 
-    // B empty texts of at most `capacity` patches each; memory follows what they have.
+    // B empty texts of at most `capacity` patches each; memory grows with their length.
     generation_session(context<Backend>& ctx, Model const& model, index_t texts, index_t capacity) :
         ctx_(ctx), model_(model), cache_(model.make_cache(texts, capacity)), hidden_(extents<dyn, D>(texts)) {}
 
-    // One text that begins with at least one whole patch; `more` patches can follow. Throws errc::usage for tokens that
-    // are no whole patches, errc::tokenizer for an id outside the vocabulary.
+    // One text that begins with at least one whole patch; `more` patches can follow. Throws errc::usage for incomplete
+    // patches, errc::tokenizer for an id outside the vocabulary.
     generation_session(context<Backend>& ctx, Model const& model, std::span<token_id const> patches, index_t more) :
         generation_session(ctx, model, 1, static_cast<index_t>(patches.size()) / K + more) {
         begin(0, patches);
     }
 
-    // (B, D), of all patches so far of every text; it decides the next one.
+    // (B, D), after all patches so far of every text; they decide the next patch.
     [[nodiscard]] matrix_view<T const, D, Backend> hidden() const { return hidden_.view(); }
-    // Patches that a text has.
+    // Number of patches in a text.
     [[nodiscard]] index_t length(index_t text) const { return cache_.length(text); }
 
-    // A text begins anew, with at least one patch, in the place of what was there. Throws as the constructor.
+    // Restarts a text with at least one patch. Throws as the constructor.
     void begin(index_t text, std::span<token_id const> patches) {
         require(!patches.empty(), errc::usage, "calm::generation_session: expected a prompt of at least one patch");
         cache_.truncate(text, 0);
         append({&text, 1}, patches);
     }
 
-    // Texts, named once each, go on by the same number of whole patches: (S, T, K). Throws errc::usage where they are
-    // more than was planned for, or no texts are named.
+    // Continues texts, each named once, by the same number of whole patches: (S, T, K). Throws errc::usage for more
+    // patches than the capacity or if no text is named.
     void append(std::span<index_t const> texts, std::span<token_id const> patches) {
         require(!texts.empty() && patches.size() % (texts.size() * static_cast<std::size_t>(K)) == 0, errc::usage,
                 "calm::generation_session: expected whole patches of ", K, " tokens for each of ", texts.size(),
@@ -94,7 +95,7 @@ public:
         cache_.reserve(ctx_, texts, each);
         by_a_patch_(ctx_, {size, cache_.room()}, go_on);
     }
-    // The same for the first text.
+    // Continues the first text.
     void append(std::span<token_id const> patches) {
         index_t const first = 0;
         append({&first, 1}, patches);
@@ -105,7 +106,7 @@ private:
     Model const& model_;
     typename Model::cache cache_;
     tensor<T, extents<dyn, D>, Backend> hidden_;
-    repeated_work<Backend> by_a_patch_;  // texts go on by one
+    repeated_work<Backend> by_a_patch_;  // texts that continue by one patch
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// The next patch of many texts at a temperature: a sampler at work on each, their draws in common rounds. Sizes: R
-// patches, K tokens a patch, D hidden.
+// The next patch of many texts at a temperature: an acceptance sampler for each text, with draws in common rounds.
+// Sizes: R patches, K tokens per patch, D hidden.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,17 +20,17 @@
 
 namespace calm {
 
-// A patch to sample: from which of the hidden states, and where its noise stands, wherever it stands in a batch. With
-// noise.first the number of the patch, draw d of it is number first 2^20 + d of the key, and its choices begin at block
-// first 2^20 of stream::choice under the same seed and step.
+// A patch to sample: its hidden state and its noise, which does not depend on its place in a batch. noise.first is the
+// number of the patch. Draw d has number first 2^20 + d of the key. Choices begin at block first 2^20 of stream::choice
+// under the same seed and step.
 struct patch_place {
-    index_t row = 0;    // of the hidden states
+    index_t row = 0;    // index of the hidden state
     noise_place noise;  // key and number of the patch
 };
 
 namespace detail {
 
-// z (n, L) = rows of L numbers that lie anywhere in the executor's memory; an index stands for `each` of the numbers.
+// z (n, L) = rows of L values from anywhere in device memory; one index copies `each` values.
 template <class T, index_t L> struct bring_rows {
     T* z;
     T const* const* from;  // (n)
@@ -40,7 +40,7 @@ template <class T, index_t L> struct bring_rows {
     }
 };
 
-// Patches that are sampled together, in rounds of as many draws for each that has not decided yet.
+// Batched rejection sampling: every round makes the same number of draws for each undecided patch.
 template <class Model, class Backend> class sampling_rounds {
 public:
     using T = typename Model::scalar;
@@ -65,7 +65,7 @@ public:
         }
     }
 
-    // What each took; their patches are then in `tokens`. Rounds of `round` draws, 0: as many as suit the machine.
+    // Puts the patches into `tokens` and returns what each took. Rounds have `round` draws per patch; 0 is automatic.
     std::vector<sampled> run(std::int64_t round) {
         arena_scope const kept(ctx_.scratch);  // latents of all rounds
         while (!active_.empty()) {
@@ -85,29 +85,29 @@ public:
 
 private:
     static constexpr auto K = static_cast<std::size_t>(Model::K);
-    static constexpr std::int64_t largest = 1024;           // draws of one patch at once: memory
-    static constexpr index_t decoded_at_once = 1 << 14;     // patches, on the host: memory
-    static constexpr index_t draws_apart = sampler::limit;  // between the numbers of two patches
+    static constexpr std::int64_t largest = 1024;           // most draws per patch and round: limits memory
+    static constexpr index_t decoded_at_once = 1 << 14;     // patches, on the host: limits memory
+    static constexpr index_t draws_apart = sampler::limit;  // between the draw numbers of two patches
 
     struct place_at_work {
         std::size_t number;
         patch_sampling at_work;
         random_sequence choice;
-        std::vector<T const*> drawn;  // the latent of each draw, where tokens may be missing
+        std::vector<T const*> drawn;  // latent of each draw, if tokens may be missing
     };
 
-    // To count, tokens are decoded one by one where that saves more than the passes cost: not with a small table.
+    // Lazy decoding, token by token, where it saves more than the extra passes cost: not with a small table.
     [[nodiscard]] bool is_lazy() const {
         constexpr index_t worthwhile = index_t{1} << 18;
         return rule_.most > 1 && rule_.most <= largest &&
                (rule_.rule == sampling_rule::adaptive || (rule_.rule == sampling_rule::batch && table_ >= worthwhile));
     }
-    // Whether draws are counted without being decoded whole.
+    // Whether draws are counted before they are fully decoded.
     [[nodiscard]] bool counts() const { return lazy_ && rule_.rule == sampling_rule::batch; }
     [[nodiscard]] index_t count() const { return static_cast<index_t>(active_.size()); }
 
     [[nodiscard]] std::int64_t draws_of_a_round(std::int64_t round) const {
-        bool const batch = rule_.rule == sampling_rule::batch;  // may leave after few draws: others go on without it
+        bool const batch = rule_.rule == sampling_rule::batch;  // a patch may decide early and leave the rounds
         std::int64_t least = batch ? largest : 0, most = 0, made = 0;
         for (auto const& one : active_) {
             std::int64_t const needed = one.at_work.at_least();
@@ -116,12 +116,12 @@ private:
             made = std::max(made, one.at_work.result().draws);
         }
         std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(rule_.rule, least, made, count());
-        if (round == 0 && most - n < n / 4) n = most;  // a few at the end would cost a round of their own
+        if (round == 0 && most - n < n / 4) n = most;  // avoids an extra round for the last few draws
         n = std::min({n, most, largest});
         return n > attempt_ ? n - n % attempt_ : n;
     }
 
-    // drawn_ = n_ draws of every active place.
+    // drawn_ = n_ draws for every active patch.
     void draw_round() {
         drawn_.resize(static_cast<std::size_t>(count() * n_) * K);
         latents z{};
@@ -145,7 +145,7 @@ private:
         }
     }
 
-    // The hidden states of every active place, side by side in ctx.scratch; noise_ is where their draws stand.
+    // Hidden states of the active patches, contiguous in ctx.scratch; noise_ gets the places of their draws.
     hidden_view bring_states() {
         auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
         noise_.clear();
@@ -159,7 +159,7 @@ private:
         return states;
     }
 
-    // The round of a device, which is asked for as the one before was.
+    // A round on a device, as a captured graph.
     void draw_again(latents const& z) {
         arena_scope const scope(ctx_.scratch);
         auto const room = room_for(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
@@ -174,15 +174,15 @@ private:
         });
         if (!lazy_) return bring_patches(ctx_, std::span(drawn_), room);
         std::fill(drawn_.begin(), drawn_.end(), not_decoded);
-        if (counts()) return;  // with those before
+        if (counts()) return;  // decoded together with earlier draws
         model_.ae_model.decode_alike(ctx_, drawn_, z, groups_of_round(n_), screen_);
     }
-    // Whose draws of a round are decoded as long as they are alike, of so many of each place.
+    // Groups for lazy decoding in a round of `draws` per patch.
     [[nodiscard]] alike_groups groups_of_round(index_t draws) const {
         return counts() ? groups_of(draws, 2) : groups_of(std::min(n_, attempt_), attempt_);
     }
 
-    // Draws begin .. end of `some` places from i.
+    // Draws begin .. end - 1 for `some` patches from i.
     void draw(context<Backend>& by, hidden_view const& states, latents const& z, index_t i, index_t some, index_t begin,
               index_t end) {
         std::vector<noise_place> own(noise_.begin() + i, noise_.begin() + i + some);
@@ -201,7 +201,7 @@ private:
                             screen_);
     }
 
-    // Gives a place its draws (n_, K) of the round; where it decides, its answer, of which tokens may be missing.
+    // Hands a patch its draws (n_, K) of the round. If it decides, stores its answer, in which tokens may be missing.
     void take(place_at_work& one, std::span<token_id const> own) {
         one.at_work.take(own, one.choice);
         if (!one.at_work.decided()) return;
@@ -211,8 +211,8 @@ private:
         done_[one.number] = one.at_work.result();
     }
 
-    // Decodes what is missing of patches (R, K) of these latents (R), in whole groups of neighbours. All together, as
-    // far as memory goes: the whole vocabulary is read however few rows there are.
+    // Decodes the missing tokens of patches (R, K) with these latents (R), in whole groups of neighbours. Chunks are as
+    // large as memory allows, because each reads the whole vocabulary table.
     void decode(std::span<token_id> patches, std::span<T const* const> of, alike_groups groups) {
         auto const bytes = static_cast<std::size_t>(Model::autoencoder_type::numbers_per_patch) * sizeof(T);
         auto const at_once = static_cast<std::size_t>(rows_at_once(ctx_, decoded_at_once, bytes));
@@ -227,9 +227,9 @@ private:
         }
     }
 
-    // Decodes what is alike in the pools of all places, with their draws of the round.
+    // Lazily decodes the pools of all active patches, including this round's draws.
     void decode_pools() {
-        auto const made = active_.front().at_work.result().draws;  // of every place as many
+        auto const made = active_.front().at_work.result().draws;  // equal for all active patches
         auto const old = static_cast<std::size_t>(made) * K, fresh = static_cast<std::size_t>(n_) * K;
         pools_.resize(static_cast<std::size_t>(count()) * (old + fresh));
         of_pools_.clear();
@@ -252,7 +252,8 @@ private:
             [&](auto draws, auto round, auto before, auto behind) { put(before, draws), put(behind, round); });
     }
 
-    // A table that no cache holds is read again for each token. From sizes alone: texts do not depend on machines.
+    // A table that fits in no cache is read again for each token. This follows from sizes alone: texts do not depend on
+    // the machine.
     [[nodiscard]] alike_groups groups_of(index_t size, index_t least) const {
         constexpr index_t held = index_t{1} << 22;
         return {static_cast<std::size_t>(size), static_cast<std::size_t>(least), std::size_t{table_ <= held ? 0U : 8U}};
@@ -267,30 +268,30 @@ private:
     token_screen const* screen_;            // or null
     separate_contexts<Backend>* separate_;  // or null
     repeated_work<Backend>* drawing_;       // or null
-    index_t table_;                         // numbers of the decoder's projection to the vocabulary
-    // Rules that only compare draws decode tokens while they are alike, and keep the latents for what is asked later.
+    index_t table_;                         // elements of the decoder's vocabulary projection
+    // Lazy decoding: rules that only compare draws decode tokens while draws agree, and keep the latents for later.
     bool lazy_;
-    // The adaptive rule asks whether the draws of an attempt are equal, so its rounds are whole attempts.
+    // The adaptive rule compares the draws of an attempt, so its rounds are whole attempts.
     std::int64_t attempt_;
-    // Threads draw on their own where weights stay in a core's cache and products are too small to share.
+    // Threads draw separately where weights fit in a core's cache and products are too small to split.
     index_t teams_;
     std::vector<place_at_work> active_;
     std::vector<sampled> done_;
-    std::vector<T const*> answers_;   // their latents, where tokens may be missing
-    std::int64_t n_ = 0;              // draws of the round
+    std::vector<T const*> answers_;   // latents of the answers, if tokens may be missing
+    std::int64_t n_ = 0;              // draws per patch in this round
     std::vector<token_id> drawn_;     // (active, n_, K)
     std::vector<token_id> pools_;     // (active, draws so far, K)
-    std::vector<T const*> of_pools_;  // (active, draws so far), their latents
+    std::vector<T const*> of_pools_;  // (active, draws so far) latents
     std::vector<noise_place> noise_;
-    std::vector<row_id> rows_;  // of the hidden states, of every active place
+    std::vector<row_id> rows_;  // hidden state of every active patch
 };
 
 }  // namespace detail
 
-// Fills tokens (R, K) with the patches of R places, by the rule, from the hidden states (any, D) of their rows; returns
-// what each took. Others and rounds change nothing of a patch's noise, and of its sums the last bits; `round` 0 leaves
-// it to the machine. Those that have decided leave the rounds. Aids are those of this context and model. Throws
-// errc::usage unless there is room for a patch a place.
+// Fills tokens (R, K) with one patch per place, sampled by the rule from the hidden states (any, D) of their rows;
+// returns what each patch took. Noise does not depend on other patches or on rounds; only the last bits of sums may.
+// `round` 0 is automatic. Aids belong to this context and model. Throws errc::usage unless there is room for one patch
+// per place.
 template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
@@ -305,13 +306,13 @@ std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std:
         .run(round);
 }
 
-// What a sampler did for many patches.
+// Totals of sampling many patches.
 struct sampled_together {
-    index_t patches = 0;  // that were sampled
+    index_t patches = 0;  // sampled
     index_t draws = 0;    // patches drawn from the head for them
     index_t capped = 0;   // patches at which the exact rule gave up
 
-    // One more patch.
+    // Adds one patch.
     void add(sampled const& one) {
         ++patches;
         draws += one.draws;
@@ -319,9 +320,9 @@ struct sampled_together {
     }
 };
 
-// Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule. Sample n of row r is the patch of
-// number places[r].first + n; where one draw is the answer, that is the number of its noise too. The screen is one of
-// the model's vocabulary, or null; threads share every product, so none of them changes a bit.
+// Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule. Sample n of row r is patch number
+// places[r].first + n; if one draw decides, its noise has that number too. The screen is for the model's vocabulary, or
+// null. All threads share every product, so their number changes no bit.
 template <class Model, class Backend>
 void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,

@@ -1,6 +1,6 @@
 #pragma once
-// Tokens of models that know the probabilities of the next one, beside sample_next of models that only draw. Sizes: R
-// rows, D hidden, V vocabulary.
+// The next tokens of models with known probabilities; sample_next.hpp is for models that only draw. Sizes: R rows, D
+// hidden, V vocabulary.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// A model of one token a position whose logits are known.
+// A model with one token per position that gives its logits.
 template <class Model>
 concept gives_logits =
     requires(Model const& model, context<typename Model::backend>& ctx,
@@ -25,16 +25,15 @@ concept gives_logits =
     model.logits(ctx, y, hidden);
 };
 
-// How a model's next tokens are chosen.
+// The sampler type of a model.
 template <class Model> using rule_of = std::conditional_t<gives_logits<Model>, token_sampler, sampler>;
 
-// Calls f(row, logits (V)) for hidden states (R, D), in their order; as many are computed at once as the executor
-// wants.
+// Calls f(row, logits (V)) for hidden states (R, D), in order; computes as many rows at once as suit the device.
 template <gives_logits Model, class Backend, class F>
 void for_each_logits(context<Backend>& ctx, Model const& model,
                      matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, F const& f) {
     using T = typename Model::scalar;
-    constexpr index_t cached = index_t{1} << 22;  // numbers of a host
+    constexpr index_t cached = index_t{1} << 22;  // logits at once, on the host
     index_t const V = model.vocabulary();
     index_t const chunk =
         std::min(hidden.extent(0), rows_at_once(ctx, cached / V, static_cast<std::size_t>(V) * sizeof(T)));
@@ -50,9 +49,9 @@ void for_each_logits(context<Backend>& ctx, Model const& model,
     }
 }
 
-// Fills tokens (R) with the next ones of R places, by the rule, from the hidden states (any, D) of their rows; one draw
-// each. A token follows from its row and its place alone: key and number of its noise. Throws errc::usage unless there
-// is room for a token a place, errc::non_finite where a logit is not a number.
+// Fills tokens (R) with the next token of R places, by the rule, from the hidden states (any, D) of their rows; one
+// draw each. A token depends only on its row and its noise, a key and a number. Throws errc::usage unless there is room
+// for one token per place, errc::non_finite if a logit is NaN.
 template <gives_logits Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,

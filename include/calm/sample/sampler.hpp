@@ -1,6 +1,6 @@
 #pragma once
-// One patch at a temperature, from patches drawn at T = 1 (CALM, temperature from samples alone). What a rule answers
-// and how many draws it counts follow from the draws in their order, however many came at a time.
+// One patch at a temperature, from patches drawn at T = 1 (CALM, temperature from samples alone). The answer and the
+// number of counted draws follow from the sequence of draws, however many come at a time.
 
 #include <algorithm>
 #include <cmath>
@@ -17,44 +17,45 @@
 
 namespace calm {
 
-// The rules, n = 1/T where it is an integer.
+// The rules; n = 1/T where that is an integer.
 enum class sampling_rule {
-    adaptive,  // the first n draws in a row that are equal; after N draws the batch rule on all of them
+    adaptive,  // n draws at a time until all n are equal; after N draws the batch rule on all of them
     batch,     // the batch rule on N draws
-    exact,     // draws until the law is P^(1/T), for any T in (0, 1]
-    noise      // one draw, whose noise is scaled by sqrt(T); not P^(1/T)
+    exact,     // draws until the answer follows P^(1/T), for any T in (0, 1]
+    noise      // one draw with its noise scaled by sqrt(T); not P^(1/T)
 };
 
-// In the order of sampling_rule, as command lines name them.
+// Names on command lines, in the order of sampling_rule.
 inline constexpr std::string_view sampling_rule_names[] = {"adaptive", "batch", "exact", "noise"};
 
-// A rule with its temperature in it.
+// A sampling rule and its temperature.
 struct sampler {
     static constexpr std::int64_t default_pool = 200;             // N, as published
-    static constexpr std::int64_t default_cap = 100'000;          // draws of a patch by the exact rule
-    static constexpr double hottest = 1000;                       // of scaled noise
-    static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws of a patch, whatever the rule
+    static constexpr std::int64_t default_cap = 100'000;          // draws per patch by the exact rule
+    static constexpr double hottest = 1000;                       // for scaled noise
+    static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws per patch, for any rule
 
-    sampling_rule rule = sampling_rule::adaptive;  // what decides
-    std::int64_t n = 2;                            // draws of an attempt: floor(1/T)
-    double rest = 0;                               // 1/T - n, of the exact rule alone
-    std::int64_t most = default_pool;  // draws at most: the pool N, or the cap of the exact rule; 1 at T = 1
-    double noise_scale = 1;            // the head's noise is multiplied by it
-    double T = 0.5;                    // that it serves
+    sampling_rule rule = sampling_rule::adaptive;  // kind of rule
+    std::int64_t n = 2;                            // draws per attempt: floor(1/T)
+    double rest = 0;                               // 1/T - n, only for the exact rule
+    std::int64_t most = default_pool;              // most draws: the pool N, or the cap of the exact rule; 1 at T = 1
+    double noise_scale = 1;                        // factor on the noise of the head
+    double T = 0.5;                                // temperature
 
-    // T = 1/n; throws errc::usage for another, naming the two nearest, and unless the pool holds 1 to `limit` patches.
+    // T = 1/n; throws errc::usage for another T, naming the two nearest, and unless the pool holds 1 to `limit`
+    // patches.
     static sampler adaptive(temperature T, std::int64_t pool = default_pool) {
         std::int64_t const n = integer_inverse(T);
         return {sampling_rule::adaptive, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
     }
-    // The same for the batch rule: N = pool.
+    // T = 1/n by the batch rule, with N = pool; throws as adaptive().
     static sampler batch(temperature T, std::int64_t pool = default_pool) {
         std::int64_t const n = integer_inverse(T);
         return {sampling_rule::batch, n, 0, n == 1 ? 1 : positive(pool), 1, T.value};
     }
-    // T = 1: the model as it is.
+    // T = 1: the unchanged model.
     static sampler unchanged() { return adaptive({}); }
-    // 0 < T <= 1; throws errc::usage for another T. After `cap` draws the batch rule answers.
+    // 0 < T <= 1; throws errc::usage for another T. After `cap` draws the batch rule decides.
     static sampler exact(temperature T, std::int64_t cap = default_cap) {
         require(T.value > 0.0 && (T.value <= 1.0 || T.n == 1), errc::usage, [&] {
             return "temperature: the exact sampler needs T above 0 and at most 1, found " + shortest(T.value) +
@@ -75,10 +76,10 @@ struct sampler {
         });
         return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value};
     }
-    // As command lines name the rule.
+    // Name of the rule on command lines.
     [[nodiscard]] std::string_view name() const { return sampling_rule_names[static_cast<std::size_t>(rule)]; }
 
-    // A rule by its kind; `pool` is for adaptive and batch.
+    // A sampler from the kind of its rule; `pool` is for adaptive and batch.
     static sampler of(sampling_rule rule, temperature T, std::int64_t pool = default_pool) {
         switch (rule) {
         case sampling_rule::batch:
@@ -103,36 +104,36 @@ private:
     }
 };
 
-// What a sampler did for one patch.
+// Cost of sampling one patch.
 struct sampled {
-    // Counted: n for every attempt of the exact rule and N of the batch rule, though fewer can settle it.
+    // Counted draws: n for every attempt of the exact rule and N for the batch rule, even if fewer settle it.
     std::int64_t draws = 0;
-    bool capped = false;  // the exact rule gave up and the batch rule answered
+    bool capped = false;  // the exact rule gave up and the batch rule decided
 };
 
-// A rule at work on one patch: it takes draws in rounds of any size until it has decided.
+// Acceptance sampler of one patch: takes draws in rounds of any size until it has decided.
 class patch_sampling {
 public:
-    // Of patches of K tokens, with no draw yet. The batch rule's one choice comes from `choice` now.
+    // For patches of K tokens. The batch rule takes its only random number from `choice` here.
     patch_sampling(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
         if (rule_.rule != sampling_rule::batch) return;
         point_ = detail::uniform53(choice);
         look_at_ = batch_forecast({}, rule_.n, rule_.most, point_).at_least();
     }
 
-    // Draws that it can still use: at least so many are needed, at most so many. 0 once it has decided.
+    // Fewest further draws that are needed; 0 once it has decided.
     [[nodiscard]] std::int64_t at_least() const {
         if (decided_) return 0;
         if (rule_.rule == sampling_rule::batch) return std::min(rule_.most, look_at_) - done_.draws;
         return std::min(rule_.most - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
     }
-    // Also the room that is left before the batch rule answers.
+    // Most further draws that can be used, until the batch rule decides; 0 once it has decided.
     [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
 
-    // Patches (count, K) drawn at T = 1, in the order of their numbers. Those after the decision are neither looked at
-    // nor counted. Own choices come from `choice`, always the same ones for the same draws. Before the draws are
-    // counted, complete(draws so far, (draws, K)) may fill in what was not decoded of them. The batch rule decides as
-    // soon as no draw can change what it would choose of all.
+    // Takes patches (count, K) drawn at T = 1, in order. Draws after the decision are ignored and not counted. Random
+    // choices come from `choice`, the same ones for the same draws. Before draws are counted, complete(all draws
+    // (draws, K)) may fill in tokens that were not decoded. The batch rule decides as soon as no further draw can
+    // change its choice.
     template <std::invocable<std::span<token_id>> Complete>
     void take(std::span<token_id const> draws, random_sequence& choice, Complete const& complete) {
         for (; !decided_ && !draws.empty(); draws = draws.subspan(K_)) {
@@ -153,26 +154,26 @@ public:
             look_ahead();
         }
     }
-    // The same where all draws are whole.
+    // For fully decoded draws.
     void take(std::span<token_id const> draws, random_sequence& choice) {
         take(draws, choice, [](std::span<token_id>) {});
     }
 
-    // The draws so far (draws, K): tokens that were not decoded may be filled in.
+    // The draws so far (draws, K); tokens that were not decoded may be filled in.
     [[nodiscard]] std::span<token_id> draws() { return pool_; }
     [[nodiscard]] bool decided() const { return decided_; }  // whether there is an answer
-    // The number of the draw that is the answer, once it has decided.
+    // Index of the chosen draw, once it has decided.
     [[nodiscard]] std::size_t chosen() const { return chosen_; }
-    // Its K tokens, valid until it takes more.
+    // The K tokens of the answer, valid until the next take().
     [[nodiscard]] std::span<token_id const> patch() const { return std::span(pool_).subspan(chosen_ * K_, K_); }
-    [[nodiscard]] sampled const& result() const { return done_; }  // what it took so far
+    [[nodiscard]] sampled const& result() const { return done_; }  // cost so far
 
 private:
-    // Looks at the last draw of the pool: true where the attempt's patch is the answer.
+    // Checks the last draw of the pool: true if the attempt's patch is the answer.
     bool accepts(random_sequence& choice) {
         if (rule_.rule == sampling_rule::batch) return false;
         auto const last = static_cast<std::size_t>(done_.draws) - 1;
-        if (proving_ > 0) {  // P^rest from coin flips of P alone
+        if (proving_ > 0) {  // accepts with probability P^rest, using only draws from P
             if (equals_attempt(last)) return true;
             if (detail::uniform53(choice) < rule_.rest / static_cast<double>(proving_))
                 begin_attempt();
@@ -190,8 +191,8 @@ private:
         proving_ = rule_.rest > 0.0 ? 1 : 0;
         return proving_ == 0;
     }
-    // Of the batch rule: decides where all draws to come change nothing, or says when to look again. Never before there
-    // are an eighth more draws: they are counted anew each time.
+    // Batch rule: decides if no further draw can change the choice, otherwise sets when to look again. Waits for an
+    // eighth more draws at least, because each look counts them anew.
     void look_ahead() {
         auto const distinct = count_patches(pool_, K_);
         batch_forecast const forecast(distinct.counts, rule_.n, rule_.most - done_.draws, point_);
@@ -219,21 +220,20 @@ private:
     std::vector<token_id> pool_;  // (draws, K)
     sampled done_;
     bool decided_ = false;
-    std::size_t chosen_ = 0;   // in the pool
+    std::size_t chosen_ = 0;   // index in the pool
     std::size_t attempt_ = 0;  // first draw of the attempt, in the pool
-    std::int64_t equal_ = 0;   // draws of the attempt
+    std::int64_t equal_ = 0;   // draws in the attempt
     bool all_equal_ = true;
-    std::int64_t proving_ = 0;  // number of the coming coin flip of P^rest, 0 before
-    double point_ = 0;          // of the batch rule: what it chooses by
-    std::int64_t look_at_ = 0;  // and the draws at which it may be sure, before all are there
+    std::int64_t proving_ = 0;  // number of the next coin flip for P^rest; 0 before
+    double point_ = 0;          // random number by which the batch rule chooses
+    std::int64_t look_at_ = 0;  // number of draws at which the batch rule looks ahead
 };
 
-// How many draws of each to ask for next, for `wanting` patches that need at_least draws each, of which they made
-// `drawn`. A machine multiplies a few rows at nearly the price of one, and a row among many at half of that: rounds
-// double until they are of 64 rows, and then grow by a quarter of what was drawn, which bounds what is drawn in vain.
-// The batch rule knows when it can be sure, so it is asked for no more than that, or for a few rows, or for an eighth
-// of what was drawn: of many patches there is always one that could soon be sure, and a round of its own costs more.
-// From these numbers alone: rounds do not depend on the machine.
+// Draws per patch in the next round, for `wanting` patches that need at_least draws each and have made `drawn`. In a
+// product a few rows cost nearly as much as one, and each of many rows costs half. So rounds double up to 64 rows and
+// then grow by a quarter of the draws so far, which bounds wasted draws. The batch rule knows when it can be certain.
+// It gets the draws until then, or if more a few rows or an eighth of the draws so far: among many patches one could
+// always be certain soon, and an extra round costs more. The result does not depend on the machine.
 inline std::int64_t round_size(sampling_rule rule, std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
     constexpr std::int64_t few = 8;
     constexpr std::int64_t many = 64;
@@ -242,12 +242,12 @@ inline std::int64_t round_size(sampling_rule rule, std::int64_t at_least, std::i
     return std::max({at_least, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
 }
 
-// Where patches come from: draw(out) fills out, K tokens a patch, with fresh independent patches of one position.
+// A source of patches: draw(out) fills `out`, K tokens per patch, with fresh independent patches for one position.
 template <class Draw>
 concept patch_source = std::invocable<Draw&, std::span<token_id>>;
 
-// Fills `patch` (K) by the rule, from a source that is asked for rounds; `round` 0 leaves their size to the machine.
-// The same source and choices give the same patch and count for rounds of every size.
+// Samples `patch` (K) by the rule, from a source called in rounds of `round` draws; 0 is automatic. Equal sources and
+// choices give the same patch and cost for rounds of any size.
 template <patch_source Draw>
 sampled sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
                      std::int64_t round = 0) {

@@ -1,5 +1,5 @@
 #pragma once
-// What makes sampling faster.
+// Prepared resources that make sampling faster.
 
 #include <memory>
 
@@ -9,14 +9,14 @@
 
 namespace calm {
 
-// Prepared once for a context and a model, whose weights then stay as they are. Texts are the same with it and without,
-// but for what last bits of sums decide.
+// Prepared once for a context and a model whose weights stay fixed. Texts are the same with and without it, except
+// where the last bits of sums decide.
 template <class Backend> struct sampling_aids {
-    separate_contexts<Backend> separate;         // threads share draws instead of products, where that is faster
-    std::shared_ptr<token_screen const> screen;  // of the autoencoder's vocabulary, or null
-    repeated_work<Backend> drawing;              // of a device: draws of one patch after another
+    separate_contexts<Backend> separate;         // for threads that draw separately, where that is faster
+    std::shared_ptr<token_screen const> screen;  // for the autoencoder's vocabulary, or null
+    repeated_work<Backend> drawing;              // on a device: rounds of draws as captured graphs
 
-    // For samples of this model by this context.
+    // For samples of this model in this context.
     template <class Model> sampling_aids(context<Backend> const& ctx, Model const& model) : separate(ctx) {
         if constexpr (requires { model.ae_model; })
             screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());

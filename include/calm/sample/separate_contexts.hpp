@@ -1,5 +1,5 @@
 #pragma once
-// Work in parts that share nothing: where a product is too small to be shared by threads, each takes its own.
+// Separate contexts for threads, where a product is too small to split: each thread then works on its own part.
 
 #include <algorithm>
 #include <exception>
@@ -9,11 +9,11 @@
 
 namespace calm {
 
-// A context of one thread, with arenas of its own, for every thread of another context of the host; a device has one,
-// which is not for parts. Worth it for work that is done again and again: the arenas keep their memory.
+// A single-threaded context with its own arenas for every thread of a host context; a device has no parts. Worthwhile
+// for repeated work, because the arenas keep their memory.
 template <class Backend> class separate_contexts {
 public:
-    // With the seed, step and order that ctx has now. It refers to nothing of ctx.
+    // Copies seed, step and order of ctx; keeps no reference.
     explicit separate_contexts(context<Backend> const& ctx) {
         if constexpr (host_memory<Backend>)
             for (int i = 0; i < ctx.threads(); ++i) {
@@ -22,11 +22,11 @@ public:
                 own_.back().order = ctx.order;
             }
     }
-    // How many work at once: the threads of ctx, on a device 1.
+    // How many parts run at once: the threads of ctx, 1 on a device.
     [[nodiscard]] index_t size() const { return std::max<index_t>(1, static_cast<index_t>(own_.size())); }
 
-    // Calls f(context, begin, end) on even parts of n items, of whole grains but for the last, a part a thread of ctx.
-    // What a part throws, this throws.
+    // Calls f(context, begin, end) on equal parts of n items, one per thread of ctx; parts are multiples of `grain`,
+    // except the last. Rethrows the exception of a part.
     template <class F>
     void in_parts(context<Backend> const& ctx, index_t n, index_t grain, F const& f) requires host_memory<Backend> {
         if (n <= 0) return;

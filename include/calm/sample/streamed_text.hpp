@@ -1,5 +1,5 @@
 #pragma once
-// Tokens as text that can be printed as they come.
+// Tokens as text that can be printed as they arrive.
 
 #include <span>
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace calm {
 
-// The text of tokens as they come, never ending within a character. The vocabulary, a tokenizer, says the bytes of a
-// token (none for BOS, EOS, PAD) and outlives it.
+// Turns arriving tokens into text that never ends inside a character. The vocabulary, a tokenizer, gives the bytes of
+// each token (none for BOS, EOS, PAD) and outlives it.
 template <class Vocabulary> class streamed_text {
 public:
-    // Nothing has come yet. Keeps a reference.
+    // Starts empty; keeps a reference.
     explicit streamed_text(Vocabulary const& vocabulary) : vocabulary_(vocabulary) {}
 
-    // What can be printed after these tokens.
+    // The text that can be printed after these tokens.
     [[nodiscard]] std::string push(std::span<token_id const> tokens) {
         std::string bytes;
         for (token_id const id : tokens) bytes += vocabulary_.bytes(id);
         return stream_.push(bytes);
     }
-    // What is left at the end: an unfinished character, as its bytes.
+    // The rest at the end: the bytes of an unfinished character.
     [[nodiscard]] std::string flush() { return stream_.flush(); }
 
 private:

@@ -1,5 +1,5 @@
 #pragma once
-// What T is, and which T a rule can serve (CALM, temperature from samples alone).
+// Temperatures, and which of them a rule supports (CALM, temperature from samples alone).
 
 #include <algorithm>
 #include <charconv>
@@ -14,14 +14,14 @@
 
 namespace calm {
 
-// The target is P(x)^(1/T), normalised. n is 1/T where that is an integer (to 1e-6), else 0.
+// A temperature T: the target distribution is P(x)^(1/T), normalised.
 struct temperature {
     double value = 1.0;    // T, at least 0
     double inverse = 1.0;  // 1 / T; infinite at T = 0
-    std::int64_t n = 1;    // 1 / T where that is an integer, else 0
+    std::int64_t n = 1;    // 1 / T if that is an integer (to 1e-6), else 0
 
-    // From a number of at least 0; throws errc::usage otherwise. T = 0 has an infinite inverse; only samplers that
-    // scale the noise take it.
+    // From a number of at least 0; throws errc::usage otherwise. T = 0 has an infinite inverse; rules that count draws
+    // reject it.
     static temperature of(double T) {
         require(T >= 0.0 && std::isfinite(T), errc::usage,
                 [&] { return "temperature: expected a number of at least 0, or 1/n, found " + shortest(T); });
@@ -32,7 +32,7 @@ struct temperature {
     }
 };
 
-// Reads "0.5" or "1/2". Throws errc::usage for anything else.
+// Parses "0.5" or "1/2". Throws errc::usage for anything else.
 inline temperature parse_temperature(std::string_view text) {
     auto const fail = [&](char const* why) -> temperature {
         throw error(errc::usage,
@@ -56,7 +56,7 @@ inline temperature parse_temperature(std::string_view text) {
     return temperature::of(T);
 }
 
-// n of T = 1/n. Throws errc::usage for another T, naming the two temperatures 1/n around it.
+// n for T = 1/n. Throws errc::usage for another T, naming the two temperatures 1/n around it.
 inline std::int64_t integer_inverse(temperature T) {
     if (T.n > 0) return T.n;
     auto const name = [](double n) {

@@ -1,5 +1,5 @@
 #pragma once
-// The next token from exact probabilities, of an autoregressive model: temperature, top-k, top-p. Sizes: V vocabulary.
+// The next token of an autoregressive model, from exact probabilities: temperature, top-k, top-p. Sizes: V vocabulary.
 
 #include <algorithm>
 #include <cmath>
@@ -15,18 +15,17 @@
 
 namespace calm {
 
-// What is made of the probabilities, in this order: P^(1/T), the k likeliest tokens alone, of those the fewest
-// likeliest ones that have a share p; then they are normalised. Of equally likely tokens the lower id comes first.
+// Changes the probabilities in this order: P^(1/T), only the k likeliest tokens, of these the fewest likeliest that sum
+// to p, normalisation. Of equally likely tokens the lower id comes first.
 struct token_sampler {
-    static constexpr double coldest = 1e-100;  // the smallest T but 0
-    static constexpr double hottest = 1000;    // the largest T
+    static constexpr double coldest = 1e-100;  // smallest T except 0
+    static constexpr double hottest = 1000;    // largest T
 
     double T = 1;       // 0: always the likeliest token
     index_t top_k = 0;  // 0: all
     double top_p = 1;   // in (0, 1]; 1: all
 
-    // Throws errc::usage for a T that is neither 0 nor between the coldest and the hottest, a k below 0 or a p outside
-    // of (0, 1].
+    // Throws errc::usage unless T is 0 or from `coldest` to `hottest`, k is at least 0 and p is in (0, 1].
     static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {
         require(top_k >= 0, errc::usage, "token_sampler: expected top-k of at least 1, or 0 for all tokens, found ",
                 top_k);
@@ -40,18 +39,18 @@ struct token_sampler {
         });
         return {T.value, top_k, top_p};
     }
-    // T = 1 of all tokens: the model as it is.
+    // T = 1 and all tokens: the unchanged model.
     static token_sampler unchanged() { return {}; }
-    // As command lines name what draws from exact probabilities.
+    // Name of exact probabilities on command lines.
     [[nodiscard]] static constexpr std::string_view name() { return "exact"; }
 };
 
-// A law over tokens that a rule makes of one row of logits: some tokens in an order, the others have probability 0.
-// It keeps its memory from one row to the next.
+// Categorical distribution over tokens from one row of logits; excluded tokens have probability 0. Reuses its memory
+// for the next row.
 class token_law {
 public:
-    // Of logits (V), by the rule. O(V), and O(V log V) with top-k or top-p. Throws errc::non_finite where a logit is
-    // not a number.
+    // Sets the distribution from logits (V), by the rule. O(V), or O(V log V) with top-k or top-p. Throws
+    // errc::non_finite if a logit is NaN.
     template <class T> void set(std::span<T const> logits, token_sampler const& rule) {
         require(!logits.empty(), errc::usage, "calm::token_law: expected logits, found none");
         double const highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
@@ -69,17 +68,17 @@ public:
         for (double& one : odds_) one /= total;
     }
 
-    // Of a token, under the rule; 0 for what it leaves out.
+    // Probability under the rule; 0 for an excluded token.
     [[nodiscard]] double probability(token_id id) const { return odds_[static_cast<std::size_t>(id)]; }
-    // The sum of the squares of all probabilities: how often two draws are equal.
+    // Sum of squared probabilities: the probability that two draws are equal.
     [[nodiscard]] double collision() const {
         return std::inner_product(odds_.begin(), odds_.end(), odds_.begin(), 0.0);
     }
-    // The token that a point of [0, 1) falls on; never one of probability 0.
+    // The token on which `point` of [0, 1) falls; never one of probability 0.
     [[nodiscard]] token_id draw(double point) const { return static_cast<token_id>(detail::pick(odds_, point)); }
 
 private:
-    // Leaves the likeliest ones; returns what they sum to.
+    // Keeps the likeliest tokens; returns the sum of their odds.
     double keep(token_sampler const& rule, double total) {
         order_.resize(odds_.size());
         std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -102,7 +101,7 @@ private:
     }
 
     std::vector<double> odds_;        // (V)
-    std::vector<std::size_t> order_;  // of tokens, the likeliest first
+    std::vector<std::size_t> order_;  // tokens, the likeliest first
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// The two passes of AdamW over all parameters: the sum of squared gradients, and the update. The optimizer is in
-// optimizer.hpp.
+// The two passes of AdamW over all parameters: the sum of squared gradients, and the update. optimizer.hpp has the
+// optimizer.
 
 #include <cstring>
 
@@ -10,7 +10,7 @@
 
 namespace calm::detail {
 
-// A packet of doubles from as many elements.
+// Loads a SIMD vector of elements and converts them to double.
 template <class T> [[gnu::always_inline]] inline packet<double> widened(T const* p) {
     if constexpr (std::is_same_v<T, double>)
         return load<packet<double>>(p);
@@ -21,7 +21,7 @@ template <class T> [[gnu::always_inline]] inline packet<double> widened(T const*
     }
 }
 
-// The sum of squares of g[begin .. end), in double and in a fixed order.
+// Sum of squares of g[begin .. end), in double and in a fixed order.
 template <class T> double sum_of_squares(T const* g, index_t begin, index_t end) {
     using V = packet<double>;
     constexpr index_t width = lanes<V>;
@@ -39,14 +39,14 @@ template <class T> double sum_of_squares(T const* g, index_t begin, index_t end)
     return sum(a + b) + rest;
 }
 
-// The sum of x[begin .. end) by halves.
+// Pairwise sum of x[begin .. end).
 [[gnu::noinline]] inline double sum_by_halves(double const* x, std::size_t begin, std::size_t end) {
     if (end - begin <= 1) return end > begin ? x[begin] : 0;
     std::size_t const middle = begin + (end - begin) / 2;
     return sum_by_halves(x, begin, middle) + sum_by_halves(x, middle, end);
 }
 
-// How the cpu does what train/block/adamw.hpp says and does for executors of blocks.
+// CPU versions of the operations in train/block/adamw.hpp.
 template <class T> void run_range_squares(context<cpu> const& ctx, adamw_memory<T> const& all, norm_use) {
     ctx.parallel(all.count, [&](index_t r) {
         auto const& range = all.ranges[r];
@@ -69,8 +69,8 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
     });
 }
 
-// What the optimizer calls, on any executor: the sums of squares of each range, and then their sum, and what it is used
-// for.
+// The optimizer calls these on any device: the sums of squares of each range, then their total and, for an update,
+// conclude().
 template <class Backend, class T>
 void measure_ranges(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     run_range_squares(ctx, all, use);
@@ -79,7 +79,7 @@ template <class Backend, class T>
 void measure_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     run_norm(ctx, all, use);
 }
-// One update of every parameter, unless the record forbids it.
+// One update of every parameter, skipped after a non-finite update.
 template <class Backend, class T> void update_parameters(context<Backend> const& ctx, adamw_memory<T> const& all) {
     run_adamw(ctx, all);
 }

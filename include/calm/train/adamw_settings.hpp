@@ -1,17 +1,18 @@
 #pragma once
-// What an optimizer is told.
+// Hyperparameters of the optimizer.
 
 namespace calm {
 
-// The published recipe, of an optimizer by itself; a recipe of a language model (train/recipe.hpp) begins with Muon.
+// AdamW hyperparameters; the defaults are the published recipe. Language model recipes (train/recipe.hpp) default to
+// Muon.
 struct adamw_settings {
-    double beta1 = 0.9;         // of the mean of gradients, in [0, 1)
-    double beta2 = 0.95;        // of the mean of their squares, in [0, 1)
-    double eps = 1e-8;          // beside the root, above 0
-    double weight_decay = 0.1;  // of matrices, not of biases and norms
-    double clip = 1.0;          // largest norm of all gradients together; 0 leaves them as they are
-    double muon = 0;  // what the rate is multiplied by for matrices between hidden states, which then take the steps of
-                      // train/muon.hpp; 0: there are none
+    double beta1 = 0.9;         // decay of the mean of gradients, in [0, 1)
+    double beta2 = 0.95;        // decay of the mean of squared gradients, in [0, 1)
+    double eps = 1e-8;          // added to the root, above 0
+    double weight_decay = 0.1;  // for matrices, not for biases and norms
+    double clip = 1.0;          // largest norm of all gradients together; 0: no clipping
+    double muon = 0;  // factor on the learning rate for hidden matrices, which Muon then updates (train/muon.hpp); 0:
+                      // AdamW for all
 };
 
 }  // namespace calm

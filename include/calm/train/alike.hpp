@@ -1,5 +1,5 @@
 #pragma once
-// What ranks that train or evaluate together have to have alike, by name.
+// Settings, by name, in which ranks that train or evaluate together must agree.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace calm::detail {
 
-// All of a recipe but what only tells of the machine.
+// All settings of a recipe except those that only describe the machine.
 inline std::vector<setting> settings_of(training_recipe const& r) {
     auto const& a = r.optimizer;
     return {{"steps", std::to_string(r.steps)},
@@ -36,7 +36,7 @@ inline std::vector<setting> settings_of(training_recipe const& r) {
             {"skip-nonfinite", std::to_string(r.skip_nonfinite)}};
 }
 
-// The numbers of a state to go on from.
+// The counters of a state to resume from.
 inline std::vector<setting> settings_of(training_state const& s) {
     return {{"steps done", std::to_string(s.step)},
             {"updates done", std::to_string(s.updates)},

@@ -1,6 +1,6 @@
 #pragma once
-// One text, and the ways in which samples of it could go on: what BrierLM of short patches is counted on (Brier-n of K
-// < 4 in docs/mathematics.md).
+// One text and sampled continuations of its prefixes, for BrierLM of short patches (Brier-n of K < 4 in
+// docs/mathematics.md).
 
 #include <cstddef>
 #include <span>
@@ -11,22 +11,22 @@
 
 namespace calm {
 
-// Draws what follows a position of a text and some patches more. The text is read once; a branch is read behind the
-// position in the same cache and overwrites what came there. So positions are asked for from the last to the first, and
-// the branches of one position depth first. Model and context outlive it. Sizes: K tokens a patch, D hidden.
+// Samples what follows some position of the text and then further patches. The text is read once; a branch is read
+// after its position into the same cache and overwrites what was there. So positions come from the last to the first,
+// and the branches of one position depth first. Model and context outlive it. Sizes: K tokens per patch, D hidden.
 template <class Model, class Backend = cpu> class branches {
 public:
-    using T = typename Model::scalar;  // of a hidden state
+    using T = typename Model::scalar;  // element of a hidden state
     static constexpr index_t K = Model::K;
 
-    // For texts of at most `positions` patches and branches of at most `depth` patches. The screen is one of the
-    // model's vocabulary, or null.
+    // For texts of at most `positions` patches and branches of at most `depth` patches. The screen is for the model's
+    // vocabulary, or null.
     branches(context<Backend>& ctx, Model const& model, index_t positions, index_t depth,
              token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), cache_(model.make_cache(1, positions + depth)), screen_(screen) {}
 
-    // Forgets the text before and reads another, whole patches of K tokens. Throws errc::usage where it is too long.
+    // Replaces the text, in whole patches of K tokens. Throws errc::usage if it is too long.
     void set_text(std::span<token_id const> text) {
         cache_.truncate(0);
         arena_scope const saved(ctx_.saved);
@@ -35,7 +35,7 @@ public:
     }
 
     // Fills `out` (m, K) with patches sampled by the rule, with noise from `place`, after patches 0..position of the
-    // text and then `prefix`, at least one patch, of which all but the last were a prefix just before.
+    // text and then `prefix`. The prefix has at least one patch; all but its last must already be in the cache.
     void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, noise_place const& place,
               sampler const& rule, sampled_together& total) {
         arena_scope const saved(ctx_.saved);
@@ -44,7 +44,7 @@ public:
                     std::span(&place, 1), total, screen_);
     }
 
-    // The hidden state (1, D) after the same, in ctx.saved.
+    // The hidden state (1, D) after text and prefix as in draw(), in ctx.saved.
     matrix_view<T const, Model::D, Backend> hidden_after(index_t position, std::span<token_id const> prefix) {
         cache_.truncate(position + static_cast<index_t>(prefix.size()) / K);
         return extend(prefix.last(static_cast<std::size_t>(K)));
@@ -59,7 +59,7 @@ private:
     Model const& model_;
     typename Model::cache cache_;
     token_screen const* screen_;
-    static constexpr index_t only_ = 0;  // sequence of the cache
+    static constexpr index_t only_ = 0;  // the only sequence of the cache
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// The predictions of a language model in blocks of text, drawn and scored (docs/mathematics.md). Sizes: P patches a
-// block, K tokens a patch, N samples, D hidden.
+// Samples and scores the predictions of a language model in blocks of text (docs/mathematics.md). Sizes: P patches per
+// block, K tokens per patch, N samples, D hidden.
 
 #include <algorithm>
 #include <array>
@@ -26,15 +26,15 @@ namespace calm {
 
 namespace detail {
 
-// The scored predictions, 0 .. P - 2 ascending, of a block.
+// A block with its scored predictions, ascending in 0 .. P - 2.
 struct scored_block {
     index_t number;
     std::span<token_id const> tokens;
     std::vector<index_t> positions;
 };
 
-// Of a batch of blocks the rows (n, P - 1) that are drawn: of every position that is scored and the patches after it
-// that score it too; or all.
+// Rows (n, P - 1) of a batch that are drawn: each scored position with the further patches that its score needs, or all
+// rows.
 inline std::vector<row_id> rows_to_draw(std::span<scored_block const> blocks, index_t P, index_t K, bool all) {
     auto const patches = static_cast<index_t>(brier_patches(static_cast<std::size_t>(K)));
     std::vector<row_id> rows;
@@ -54,15 +54,15 @@ inline std::vector<row_id> rows_to_draw(std::span<scored_block const> blocks, in
 
 }  // namespace detail
 
-// Draws and scores blocks that come one after another, some at once: of several ranks each scores some of these
-// batches. Context, model and table outlive it; the context has the seed of the evaluation and step 0.
+// Samples and scores blocks that come one after another, in batches; with several ranks each does some batches.
+// Context, model and table outlive it; the context has the seed of the evaluation and step 0.
 template <class Model, class Backend> class brier_scoring {
 public:
-    using T = typename Model::scalar;             // of the model's numbers
-    using objective = typename Model::objective;  // what the loss depends on
+    using T = typename Model::scalar;             // of the model's values
+    using objective = typename Model::objective;  // settings of the loss
     static constexpr index_t K = Model::K;
 
-    // Without a table the references are not scored, without `loss` there is no loss. The screen is one of the model's
+    // Without a table no references are scored, without `loss` there is no loss. The screen is for the model's
     // vocabulary, or null.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
                   std::optional<objective> const& loss, shared_pieces* ranks = nullptr,
@@ -72,8 +72,8 @@ public:
         on_(ctx, model, patches > 1 ? P_ - 1 : 0, static_cast<index_t>(patches) - 1, screen), tally_(table, ranks),
         losses_(ranks, [this](double of_batch) { loss_sum_ += of_batch; }) {}
 
-    // Block `number` of all, and which of its predictions are scored. Without settings.positions the others are drawn
-    // too, for the loss.
+    // Adds block `number` with its scored predictions. Without settings.positions the other predictions are drawn too,
+    // for the loss.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> positions) {
         if (positions.empty() && settings_.positions > 0) return;
         blocks_seen_ = number + 1;
@@ -82,7 +82,7 @@ public:
         if (static_cast<index_t>(blocks_.size()) == settings_.batch) score();
     }
 
-    // Scores what waits, and puts what was found into an evaluation. Throws errc::data where nothing was scored.
+    // Scores the remaining blocks and writes all results to an evaluation. Throws errc::data if nothing was scored.
     void tell(evaluation& e) {
         score();
         tally_.tell(e, settings_, blocks_seen_);
@@ -128,7 +128,7 @@ private:
         }
     }
 
-    // The samples (R, N, K) of rows (R) of the batch; their loss is added up.
+    // The samples (R, N, K) of rows (R) of the batch; adds up their loss.
     std::vector<token_id> draw(std::vector<row_id> const& rows) {
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
@@ -160,20 +160,20 @@ private:
         return made;
     }
 
-    // Of every block that waits, all patches but the last.
+    // All patches but the last of every waiting block.
     [[nodiscard]] std::vector<token_id> tokens_read() const {
         std::vector<token_id> read;
         for (auto const& block : blocks_) read.insert(read.end(), block.tokens.begin(), block.tokens.end() - K);
         return read;
     }
 
-    // Among the predictions of all blocks.
+    // Number among the predictions of all blocks.
     [[nodiscard]] index_t number_of(detail::scored_block const& block, index_t p) const {
         return block.number * (P_ - 1) + p;
     }
 
-    // Scores the positions of a block, from the last to the first; samples_of(p) are those of prediction p and of the
-    // patches after it that score it too.
+    // Scores the positions of a block, from the last to the first. samples_of(p) are the samples of prediction p and of
+    // the further patches that its score needs.
     template <class SamplesOf>
     void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
         if (patches > 1 && !block.positions.empty()) on_.set_text(block.tokens.first(block.tokens.size() - k));
@@ -207,19 +207,19 @@ private:
     Model& model_;
     evaluation_settings settings_;
     std::optional<objective> loss_;
-    shared_pieces* ranks_;  // of several, or null
+    shared_pieces* ranks_;  // null for one rank
     token_screen const* screen_;
     index_t P_;
     branches<Model, Backend> on_;
     std::vector<token_id> tokens_;              // (blocks, P K)
-    std::vector<detail::scored_block> blocks_;  // that wait
+    std::vector<detail::scored_block> blocks_;  // waiting to be scored
     brier_tally tally_;
-    detail::piece_results<double> losses_;  // of batches
-    double loss_sum_ = 0;                   // of all that were drawn:
-    index_t drawn_ = 0;                     // predictions, whoever draws them
-    index_t batch_ = 0;                     // the number of the present one
-    index_t blocks_seen_ = 0;               // up to the last that was scored, by whomever
-    sampled_together took_;                 // of this rank's
+    detail::piece_results<double> losses_;  // per batch
+    double loss_sum_ = 0;                   // over all drawn predictions
+    index_t drawn_ = 0;                     // predictions drawn, on all ranks
+    index_t batch_ = 0;                     // number of the current batch
+    index_t blocks_seen_ = 0;               // up to the last scored one, on all ranks
+    sampled_together took_;                 // on this rank
 };
 
 }  // namespace calm

@@ -1,5 +1,5 @@
 #pragma once
-// What blocks scored: a model's positions, and the references at the same ones (docs/mathematics.md).
+// Scores of blocks: of the model, and of the references at the same positions (docs/mathematics.md).
 
 #include <cstddef>
 #include <cstdint>
@@ -14,32 +14,33 @@
 
 namespace calm {
 
-// Sums of scores, block by block. The table outlives it; without one the references are not scored. Several ranks have
-// some blocks each.
+// Sums of scores, block by block. The table outlives it; without one no references are scored. With several ranks each
+// has some of the blocks.
 class brier_tally {
 public:
-    // The table is of the model's vocabulary.
+    // The table has the model's vocabulary.
     explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) :
         table_(table), blocks_(
                            ranks, [this](scores const& one) { take(one); }, can_be) {}
 
-    // The references' scores of a position of the next block: of its target (at least 4 tokens) after the token before
-    // it.
+    // Adds the scores of the references at one position of the next block: of its target (at least 4 tokens), after the
+    // token `before`.
     void add_references(token_id before, std::span<token_id const> target) {
         if (table_ == nullptr) return;
         auto const next = target.first<brier_orders>();
         block_.unigram.add(table_->unigram_brier(next));
         block_.bigram.add(table_->bigram_brier(before, next));
     }
-    // The positions of block `number`; it is a sequence of the jackknife where one was counted. Numbers ascend.
+    // Ends block `number` with the model's scores; a block with counted positions is a sequence of the jackknife.
+    // Numbers ascend.
     void add(index_t number, brier_sequence const& block) {
         block_.model = block;
         if (block.count > 0) blocks_.add(number, block_);
         block_ = {};
     }
 
-    // Puts the scores of so many blocks, and how they were drawn, into an evaluation. Throws errc::data where nothing
-    // was scored.
+    // Writes the scores of all `blocks`, and how they were sampled, to an evaluation. Throws errc::data if nothing was
+    // scored.
     template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings, index_t blocks) {
         blocks_.end(blocks);
         auto const report = report_brier(sequences_);
@@ -59,11 +60,11 @@ public:
     }
 
 private:
-    // Of a block.
+    // Of one block.
     struct scores {
         brier_sequence model, unigram, bigram;
     };
-    // Whether they can be another rank's: counts that do not overflow where those of all blocks add up.
+    // Whether another rank's scores are valid: counts whose sum over all blocks cannot overflow.
     static bool can_be(scores const& block) {
         constexpr std::int64_t most = std::int64_t{1} << 40;
         auto const is_count = [](std::int64_t count) { return count >= 0 && count <= most; };
@@ -82,9 +83,9 @@ private:
 
     bigram_table const* table_;
     detail::piece_results<scores> blocks_;
-    scores block_;                           // that is being scored
+    scores block_;                           // of the current block
     std::vector<brier_sequence> sequences_;  // of blocks with a scored position
-    brier_sequence unigram_, bigram_;        // the references' scores at the same positions
+    brier_sequence unigram_, bigram_;        // of the references, at the same positions
 };
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
-// How good a model is on text it has not seen: BrierLM beside its references, the head's loss, the autoencoder's
-// accuracy (docs/mathematics.md). Sizes: B blocks, P patches a block, K tokens a patch, N samples.
+// Evaluates models on unseen text: BrierLM and its references, the loss of the head, the accuracy of the autoencoder
+// (docs/mathematics.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace calm {
 
 namespace detail {
 
-// The seed and step of a context, given back at the end of a scope.
+// Sets seed and step of a context, and restores both at the end of the scope.
 template <class Backend> class reseeded {
 public:
     reseeded(context<Backend>& ctx, std::uint64_t seed) : ctx_(ctx), seed_(ctx.seed), step_(ctx.step) {
@@ -45,8 +45,8 @@ private:
     std::uint32_t step_;
 };
 
-// Calls f(number, block) for all blocks of a source, of so many tokens each. Throws errc::config for blocks that are no
-// whole patches, errc::data for blocks of another length and where there is none.
+// Calls f(number, block) for all blocks of a source, each of `block_tokens` tokens. Throws errc::config unless these
+// are at least 2 whole patches, errc::data for blocks of another length or if there are none.
 template <class F> void for_each_block(block_source const& blocks, index_t block_tokens, index_t K, F const& f) {
     require(block_tokens >= 2 * K && block_tokens % K == 0, errc::config, "calm::evaluate_model: a block of ",
             block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
@@ -61,12 +61,11 @@ template <class F> void for_each_block(block_source const& blocks, index_t block
             " tokens, found none; give more text or shorter blocks");
 }
 
-// The same of an evaluation that several ranks share, perhaps. Throws errc::distributed where they do not have the same
-// blocks and settings.
+// For an evaluation that ranks may share. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <class Rule, class F>
 void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, shared_pieces* ranks,
                     F const& f) {
-    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15;  // odd: no token is lost in the sum
+    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15;  // odd, so that every token changes the sum
     std::uint64_t sum = s.seed;
     for_each_block(blocks, s.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
         if (ranks != nullptr)
@@ -79,8 +78,8 @@ void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> con
     ranks->require_alike(all);
 }
 
-// The predictions of a block that can be scored, ascending: the target is whole and holds no PAD. Those with PAD are
-// added to `skipped`.
+// The predictions of a block that can be scored, ascending: the target is complete and holds no PAD. Adds predictions
+// with PAD to `skipped`.
 inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K, token_id pad, index_t& skipped) {
     auto const k = static_cast<std::size_t>(K);
     std::vector<index_t> positions;
@@ -94,8 +93,8 @@ inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K,
     return positions;
 }
 
-// What of blocks is scored: all, or, of more, a random subset of settings.positions predictions (stream::positions,
-// step 0) and of as many patches for the autoencoder (step 1). A first pass counts them only where there is a choice.
+// Selects the scored parts: everything, or a random subset of settings.positions predictions (stream::positions, step
+// 0) and of as many patches for the autoencoder (step 1). A first pass counts them only if there is a choice.
 class chosen_parts {
 public:
     template <class Rule>
@@ -114,7 +113,7 @@ public:
         patches_.emplace(key{s.seed, stream::positions, 1}, patches, wanted);
     }
 
-    // Of the next block.
+    // Scored predictions of the next block.
     [[nodiscard]] std::vector<index_t> positions(std::span<token_id const> block) {
         auto all = scorable(block, K_, pad_, skipped_);
         if (positions_) std::erase_if(all, [&](index_t) { return !positions_->takes(); });
@@ -122,7 +121,7 @@ public:
     }
     // Whether the next patch is scored by the autoencoder.
     [[nodiscard]] bool takes_patch() { return !patches_ || patches_->takes(); }
-    // Positions that were left out for PAD so far.
+    // Positions skipped for PAD so far.
     [[nodiscard]] index_t skipped_pad() const { return skipped_; }
 
 private:
@@ -141,7 +140,7 @@ void add_patches(Scoring& scores, chosen_parts& chosen, index_t number, std::spa
         if (chosen.takes_patch()) scores.add(number * patches + p, block.subspan(static_cast<std::size_t>(p) * k, k));
 }
 
-// An evaluation with nothing scored. Throws where the settings cannot be, or the table is of another vocabulary.
+// An empty evaluation. Throws for invalid settings, or for a table of another vocabulary.
 template <class Rule>
 evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* table, index_t vocabulary) {
     require(s.samples >= 2 && s.samples <= limits::samples && s.batch >= 1 && s.positions >= 0, errc::usage,
@@ -159,11 +158,10 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 
 }  // namespace detail
 
-// What of an evaluation an autoencoder has: of all patches, or of settings.positions of them, every subset equally
-// likely, each with the noise that it has among all. Here and below several ranks, each with a model, a source and a
-// context of its own that are alike, share the work, and all have the evaluation of one, bit for bit; `ranks` is this
-// one's end (rank_pieces.hpp), or null where there is one. Where they do not have the same blocks and settings it
-// throws errc::distributed.
+// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
+// does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
+// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's end
+// (rank_pieces.hpp), or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           block_source const& blocks, special_tokens const& special,
@@ -181,16 +179,19 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     return e;
 }
 
-// Blocks through a language model, of which those that are computed at once are in memory. The P - 1 predictions of a
-// block are drawn N times and scored, but those whose target, the next max(K, 4) tokens, holds PAD or runs past the
-// block; a block is a sequence of the jackknife. With fewer than 4 tokens a patch every sample goes on along its own
-// tokens (count_pairs). Prediction p of block b has number b (P - 1) + p in stream::evaluation, so results do not
-// depend on the batch, nor a score on what else is scored; its further patches draw at step 1. With settings.positions
-// so many predictions are scored, every subset equally likely, and as many patches by the autoencoder. The loss
-// is that of the objective given, and none without one (of a stored model, head_objective_of says it): the mean over
-// all predictions that are drawn, with the noise of training at step 0. The references are scored at the same
-// positions, where a table is given. Throws errc::config for blocks that are no whole patches, errc::data where nothing
-// can be scored, errc::tokenizer for ids of another vocabulary, and what the source throws.
+// Evaluates a language model on blocks, of which settings.batch are in memory at once. Each of the P - 1 predictions of
+// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, holds PAD or runs past the
+// block. Blocks are the sequences of the jackknife. With K < 4 every sample continues along its own tokens
+// (count_pairs).
+//
+// Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1:
+// scores depend neither on the batch nor on what else is scored. settings.positions selects a uniformly random subset
+// of predictions, and as many patches for the autoencoder. The loss needs an objective (head_objective_of gives a
+// stored model's): it is the mean over all drawn predictions, with the noise of training at step 0. The references need
+// a table, and are scored at the same positions.
+//
+// Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
+// vocabulary, and the errors of the source.
 template <class Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
@@ -213,9 +214,8 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     return e;
 }
 
-// The same for a model that knows the probabilities of the next token: they are exact but for the collision term, whose
-// prefixes agree as often as those of N samples (likelihood_scoring). Beside BrierLM it has cross-entropy, perplexity
-// and, with the bytes of every token of the vocabulary, bits a byte, of the model as it is, at T = 1.
+// Evaluates a model with exact next-token probabilities: only the collision term uses N samples (likelihood_scoring).
+// Adds cross-entropy, perplexity and, given the bytes of every token in the vocabulary, bits per byte, all at T = 1.
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table,
@@ -232,7 +232,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     return e;
 }
 
-// The same of blocks in memory, one after another.
+// Evaluates an autoencoder on blocks in memory, one after another.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           std::span<token_id const> blocks, special_tokens const& special,
@@ -240,7 +240,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           settings, ranks);
 }
-// The same for a language model.
+// Evaluates a language model on blocks in memory.
 template <class Model, class Backend>
 requires(!gives_logits<Model>) evaluation
     evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
@@ -250,7 +250,7 @@ requires(!gives_logits<Model>) evaluation
                           table, settings, objective, ranks);
 }
 
-// The same for a model that knows probabilities.
+// Evaluates a model with next-token probabilities on blocks in memory.
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                           special_tokens const& special, bigram_table const* table,

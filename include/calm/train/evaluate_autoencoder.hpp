@@ -1,6 +1,6 @@
 #pragma once
-// How well an autoencoder gives back the tokens of text it has not seen (docs/mathematics.md). Sizes: K tokens a patch,
-// L latent.
+// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics.md). Sizes: K tokens per patch, L
+// latent.
 
 #include <algorithm>
 #include <array>
@@ -18,34 +18,32 @@
 
 namespace calm {
 
-// Scores patches that come one after another. The noise of a patch is that of its number, position `number` of
-// stream::posterior, whichever others are scored. Of several ranks each scores some of the chunks in which they are
-// computed. Context and model outlive it.
+// Scores patches that come one after another. Each patch has the noise of its number, its position in
+// stream::posterior. With several ranks each computes some of the chunks. Context and model outlive it.
 template <autoencoder_configuration C, class Space> class autoencoder_scoring {
     using T = typename Space::storage;
     using Backend = typename Space::backend;
 
 public:
-    using model_type = autoencoder<C, Space>;  // what is scored
+    using model_type = autoencoder<C, Space>;  // the scored model
     static constexpr index_t K = model_type::K;
     static constexpr index_t L = model_type::L;
 
-    // The accuracies leave out tokens `pad`; the seed is that of the noise. The screen is one of the vocabulary, or
-    // null.
+    // Accuracies exclude `pad` tokens; the noise uses `seed`. The screen is for the model's vocabulary, or null.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
                         shared_pieces* ranks = nullptr, token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
 
-    // The K tokens of a patch.
+    // Adds the K tokens of one patch.
     void add(index_t number, std::span<token_id const> patch) {
         numbers_.push_back(number);
         tokens_.insert(tokens_.end(), patch.begin(), patch.end());
         if (static_cast<index_t>(numbers_.size()) == chunk) score();
     }
 
-    // Of all that were added. Throws errc::data where they are nothing but PAD.
+    // The evaluation of all patches added. Throws errc::data if they hold only PAD.
     autoencoder_evaluation result() {
         score();
         sums_.end(chunk_);
@@ -67,7 +65,7 @@ public:
 private:
     static constexpr index_t chunk = 512;  // patches
 
-    // Of a chunk.
+    // Of one chunk.
     struct sums {
         double std = 0, loss = 0;
     };
@@ -115,7 +113,7 @@ private:
         patches_ += n;
     }
 
-    // The noise of every patch; those whose numbers follow one another at once.
+    // Fills in the noise of every patch, consecutive patches at once.
     void fill_noise(matrix_view<T, L, Backend> const& z) {
         for (std::size_t i = 0, j = 0; i < numbers_.size(); i = j) {
             for (j = i + 1; j < numbers_.size() && numbers_[j] == numbers_[j - 1] + 1;) ++j;
@@ -128,20 +126,20 @@ private:
     model_type const& model_;
     token_id pad_;
     key noise_;
-    shared_pieces* ranks_;  // of several, or null
+    shared_pieces* ranks_;  // null for one rank
     token_screen const* screen_;
-    std::vector<index_t> numbers_;  // of the patches that wait
+    std::vector<index_t> numbers_;  // of patches not scored yet
     std::vector<token_id> tokens_;  // (numbers, K)
-    std::vector<token_id> found_;   // room for what a device found:
+    std::vector<token_id> found_;   // host buffers for the results of a device:
     std::vector<T> numbers_found_;
     detail::piece_results<sums> sums_;
-    index_t chunk_ = 0;  // the number of the present one
+    index_t chunk_ = 0;  // number of the current chunk
     index_t patches_ = 0, counted_ = 0, right_ = 0, right_posterior_ = 0;
     double std_sum_ = 0, loss_sum_ = 0;
 };
 
-// Tokens are whole patches, numbered from 0; several ranks share the work. Throws errc::usage for incomplete patches
-// and errc::data where there is nothing but PAD.
+// Evaluates whole patches, numbered from 0; several ranks may share the work. Throws errc::usage for incomplete patches
+// and errc::data if there is only PAD.
 template <autoencoder_configuration C, class Space>
 autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                                             std::span<token_id const> tokens, token_id pad, std::uint64_t seed,

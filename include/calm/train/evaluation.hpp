@@ -1,5 +1,5 @@
 #pragma once
-// What an evaluation found: a value, one line of JSON for programs, a table for people.
+// Results of an evaluation: a value, a JSON line for programs, a table for people.
 
 #include <array>
 #include <cstdint>
@@ -16,48 +16,48 @@
 
 namespace calm {
 
-// How well an autoencoder gives tokens back: shares of tokens in 0 .. 1.
+// Reconstruction by an autoencoder. Accuracies are fractions of tokens, 0 .. 1.
 struct autoencoder_evaluation {
-    double token_accuracy = 0;            // of the posterior's mean; PAD is not counted
+    double token_accuracy = 0;            // of the posterior's mean, without PAD
     double token_accuracy_posterior = 0;  // of a draw from the posterior
     double posterior_std = 0;             // mean of exp(log_std)
-    double cross_entropy = 0;             // of that draw, mean over all tokens, PAD too, in nats
-    index_t patches = 0;                  // that were scored
+    double cross_entropy = 0;             // of that draw, mean over all tokens including PAD, in nats
+    index_t patches = 0;                  // number scored
 };
 
-// What does not apply is empty.
+// Results of an evaluation; values that do not apply are empty.
 struct evaluation {
     std::optional<brier_scores> brier;               // Brier-1 .. Brier-4
-    std::optional<brier_scores> brier_se;            // one standard error each; nothing with a single sequence
+    std::optional<brier_scores> brier_se;            // one standard error each; empty with a single sequence
     std::optional<double> brier_lm;                  // in 0 .. 100, higher is better
-    std::optional<double> brier_lm_se;               // one standard error; nothing beside a BrierLM of 0
+    std::optional<double> brier_lm_se;               // one standard error; empty for a BrierLM of 0
     index_t positions = 0;                           // scored
     index_t sequences = 0;                           // blocks with a scored position
-    index_t skipped_pad = 0;                         // positions left out for PAD in their target
-    index_t block = 0;                               // tokens
+    index_t skipped_pad = 0;                         // positions skipped because their target has PAD
+    index_t block = 0;                               // tokens per block
     std::string mode = "padded";                     // how documents are packed into blocks
-    index_t samples = 0;                             // N of a position
+    index_t samples = 0;                             // N per position
     std::uint64_t seed = 0;                          // of all noise
-    std::optional<brier_scores> unigram_brier;       // of the frequencies of tokens, where a table was given
-    std::optional<brier_scores> bigram_brier;        // of the frequencies of pairs, where a table was given
+    std::optional<brier_scores> unigram_brier;       // of token frequencies, if a table was given
+    std::optional<brier_scores> bigram_brier;        // of bigram frequencies, if a table was given
     std::optional<double> bigram_brier_lm;           // in 0 .. 100
-    std::optional<brier_scores> optimal_brier;       // where the source is known
+    std::optional<brier_scores> optimal_brier;       // if the source is known
     std::optional<double> optimal_brier_lm;          // in 0 .. 100
-    std::optional<double> head_loss;                 // mean over all predictions, where an objective was given
-    std::optional<double> cross_entropy;             // of a model that knows probabilities: nats a token
-    std::optional<double> perplexity;                // exp of that
-    std::optional<double> bits_per_byte;             // of the text, where tokens are bytes of one
-    std::optional<double> bits_per_byte_se;          // one standard error; nothing with a single sequence
+    std::optional<double> head_loss;                 // mean over all predictions, if an objective was given
+    std::optional<double> cross_entropy;             // nats per token, of a model with next-token probabilities
+    std::optional<double> perplexity;                // exp(cross_entropy)
+    std::optional<double> bits_per_byte;             // if the bytes of tokens were given
+    std::optional<double> bits_per_byte_se;          // one standard error; empty with a single sequence
     std::optional<double> token_accuracy;            // as autoencoder_evaluation
     std::optional<double> token_accuracy_posterior;  // as autoencoder_evaluation
     std::optional<double> posterior_std;             // as autoencoder_evaluation
     double temperature = 1;                          // of the samples
-    std::string sampler = "adaptive";                // the name of the rule
-    std::optional<double> draws_per_patch;           // that were drawn from the head to sample one
+    std::string sampler = "adaptive";                // name of the rule
+    std::optional<double> draws_per_patch;           // draws from the head per sampled patch
     index_t capped = 0;                              // patches at which the exact rule gave up
-    index_t patches = 0;                             // that the autoencoder was scored on
+    index_t patches = 0;                             // scored by the autoencoder
 
-    // Takes what was found of an autoencoder.
+    // Adds the results of an autoencoder.
     void add(autoencoder_evaluation const& a) {
         token_accuracy = a.token_accuracy;
         token_accuracy_posterior = a.token_accuracy_posterior;
@@ -66,7 +66,7 @@ struct evaluation {
     }
 };
 
-// Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" where all are.
+// Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" if all are positive.
 inline std::string not_positive(brier_scores const& scores) {
     std::string names;
     int count = 0;
@@ -79,7 +79,7 @@ inline std::string not_positive(brier_scores const& scores) {
     return count == 0 ? names : names + (count == 1 ? " is not positive" : " are not positive");
 }
 
-// One JSON object on one line, the keys in their documented order; null where nothing applies.
+// One JSON object on one line, the keys in their documented order; null for values that do not apply.
 inline std::string to_json(evaluation const& e) {
     using value = decltype(metric::value);
     constexpr double null = std::numeric_limits<double>::quiet_NaN();
@@ -120,7 +120,7 @@ inline std::string to_json(evaluation const& e) {
     return to_json(std::span<metric const>(metrics));
 }
 
-// The same for people: some lines, the last without its end.
+// A table for people, without a final line break.
 inline std::string to_table(evaluation const& e) {
     std::string text;
     auto const say = [&text](char const* format, auto... values) {

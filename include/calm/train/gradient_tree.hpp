@@ -1,7 +1,7 @@
 #pragma once
-// Gradients of the micro-batches of a step add up in a binary tree over their numbers, whoever computes them. The sum
-// of micro-batches a .. b - 1 is that of a .. a + h - 1 and that of a + h .. b - 1, h the largest power of two below b
-// - a: g0 + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
+// Adds the gradients of micro-batches in a fixed binary tree, whichever rank computes them. The sum of micro-batches a
+// .. b - 1 is the sum of a .. a + h - 1 plus the sum of a + h .. b - 1, with h the largest power of two below b - a: g0
+// + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
 
 #include <bit>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace calm {
 
 namespace detail {
 
-// How the cpu does it.
+// CPU version.
 template <class Do, class T> void run_tree(context<cpu> const& ctx, tree_memory<T> const& all, T* waiting) {
     ctx.parallel(all.count, [&](index_t r) {
         auto const& range = all.ranges[r];
@@ -30,14 +30,14 @@ template <class Do, class T> void run_tree(context<cpu> const& ctx, tree_memory<
 
 }  // namespace detail
 
-// The sums of a step that wait for others: as many as the number of a micro-batch has ones. It keeps the addresses of
-// the parameters, as the optimizer does.
+// Partial sums within a step: one for each 1 bit in the number of a micro-batch. Keeps pointers to the parameters, as
+// the optimizer does.
 template <class Space> class gradient_tree {
     using T = typename Space::compute;
     using Backend = typename Space::backend;
 
 public:
-    // For parameters with gradients, and steps of so many micro-batches, at least 1. Throws errc::memory.
+    // All parameters need gradients; a step has `micro_batches`, at least 1. Throws errc::memory.
     gradient_tree(std::vector<any_parameter<Space>> const& parameters, index_t micro_batches) :
         micro_batches_(micro_batches) {
         if (micro_batches == 1) return;
@@ -57,10 +57,10 @@ public:
     gradient_tree(gradient_tree const&) = delete;
     gradient_tree& operator=(gradient_tree const&) = delete;
 
-    // The parameters have the gradients of micro-batch `number`, and nothing else; the micro-batches of a step come in
-    // order. After the last they have the sum of all; after the others they are zero, for the next.
+    // Call in order, with the gradients of micro-batch `number` alone in the parameters. Afterwards the gradients are
+    // zero, or after the last micro-batch the sum of all.
     void add(context<Backend> const& ctx, index_t number) const { add(ctx, number, 0, first_range_.size() - 1); }
-    // The same of parameters begin .. end - 1.
+    // Adds only parameters begin .. end - 1.
     void add(context<Backend> const& ctx, index_t number, std::size_t begin, std::size_t end) const {
         if (micro_batches_ == 1) return;
         auto some = memory_;
@@ -74,7 +74,7 @@ public:
         if (!last) detail::run_tree<detail::set_aside>(ctx, some, sum(waiting));
     }
 
-    // Sums that wait at once: log2 of the micro-batches, rounded down.
+    // Most partial sums held at once: floor(log2(micro_batches)).
     [[nodiscard]] static index_t most_waiting(index_t micro_batches) {
         return static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(micro_batches))) - 1;
     }
@@ -87,10 +87,10 @@ private:
     arena<Backend> arena_{"gradients that wait"};
     std::vector<detail::tree_slot<T>> slots_;
     std::vector<detail::parameter_range> ranges_;
-    std::vector<index_t> first_range_{0};  // of each parameter, and the number of all
+    std::vector<index_t> first_range_{0};  // (parameters + 1) first range of each parameter
     detail::tree_memory<T> memory_{};
-    index_t elements_ = 0;  // of a sum
-    T* waiting_ = nullptr;  // the sums
+    index_t elements_ = 0;  // elements per sum
+    T* waiting_ = nullptr;  // the partial sums
 };
 
 }  // namespace calm

@@ -1,5 +1,5 @@
 #pragma once
-// Which gradients are whole before backward has ended, so that ranks add them up meanwhile.
+// Finds gradients that are complete before backward ends, so that ranks can start to exchange them.
 
 #include <cstddef>
 #include <functional>
@@ -10,34 +10,34 @@
 
 namespace calm::detail {
 
-// Parameters in groups of neighbours. How often backward asks for the gradient of each is learned from one that was
-// rehearsed, of each kind that there is; a group whose parameters were asked for as often is whole when the next
-// product says so (ctx.after_gradients). It keeps the addresses of the parameters, as the optimizer does.
+// Parameters in buckets of neighbours. A dry run of each kind of backward counts how often it touches each gradient. In
+// a real backward a bucket is complete once all its parameters reach their counts, checked after each product
+// (ctx.after_gradients). Keeps pointers to the parameters, as the optimizer does.
 template <class Space> class gradient_watch {
     using Backend = typename Space::backend;
 
 public:
     using taker = std::function<void(std::size_t group)>;
 
-    // group_begins: (G + 1) the first parameter of each group, and the number of all.
+    // group_begins: (G + 1) first parameter of each bucket, then the number of parameters.
     gradient_watch(std::vector<any_parameter<Space>> const& parameters, std::vector<std::size_t> const& group_begins) :
         parameters_(parameters), group_begins_(group_begins), before_(parameters.size()) {}
 
-    // Rehearses a backward of a kind, 0 or 1.
+    // Runs `backward` as a dry run and records its counts for `kind`, 0 or 1.
     template <class Backward> void learn(std::size_t kind, Backward const& backward) {
         note();
         backward();
         asked_[kind].clear();
         for (std::size_t i = 0; i < parameters_.size(); ++i) asked_[kind].push_back(asked(i));
     }
-    // Runs one, and hands over each group once, in the same order each time: as soon as it is whole, or behind it;
-    // after each product `meanwhile` is called. Throws errc::usage where backward asked for a gradient again that was
-    // whole.
+    // Runs backward and calls take(bucket) once per bucket, in a fixed order: as soon as it is complete, at the latest
+    // after backward. Calls `meanwhile` after each product. Throws errc::usage if a gradient was touched more or less
+    // often than in the dry run.
     template <class Backward>
     void run(context<Backend>& ctx, std::size_t kind, Backward const& backward, taker const& take,
              std::function<void()> const& meanwhile) {
         note();
-        std::vector<std::size_t> waiting;  // the last first: backward begins with what forward ends with
+        std::vector<std::size_t> waiting;  // last bucket first: backward runs in the reverse order of forward
         for (std::size_t g = group_begins_.size() - 1; g-- > 0;) waiting.push_back(g);
         {
             hearing const scope{ctx};
@@ -79,8 +79,8 @@ private:
 
     std::vector<any_parameter<Space>> const& parameters_;
     std::vector<std::size_t> const& group_begins_;
-    std::vector<int> before_;    // asked for before this backward
-    std::vector<int> asked_[2];  // in a backward, of each kind
+    std::vector<int> before_;    // counts before this backward
+    std::vector<int> asked_[2];  // counts per backward, by kind
 };
 
 }  // namespace calm::detail

@@ -1,6 +1,6 @@
 #pragma once
-// The predictions of a model that knows the probabilities of the next token, scored (BrierLM of an autoregressive model
-// in docs/mathematics.md). Sizes: P tokens a block, N samples, D hidden, V vocabulary.
+// Scores the predictions of a model with next-token probabilities (BrierLM of an autoregressive model in
+// docs/mathematics.md). Sizes: P tokens per block, N samples, D hidden, V vocabulary.
 
 #include <algorithm>
 #include <array>
@@ -22,17 +22,17 @@
 
 namespace calm {
 
-// Scores blocks that come one after another. Of a position P(y_1 .. y_n) is the product of the probabilities of its n
-// next tokens after the true text; the sum of the squares of all P(x_1 .. x_n) is, for n = 1, exact, and else the share
-// of the pairs of N samples whose first n - 1 tokens agree, each with the exact sum of the squares of what follows.
-// Of several ranks each scores some of the blocks. Context, model and table outlive it; the context has the seed of the
-// evaluation and step 0.
+// Scores blocks that come one after another. P(y_1 .. y_n) is the product of the probabilities of the next n tokens
+// after the true text. The collision term, the sum of all P(x_1 .. x_n)^2, is exact for n = 1. For larger n it averages
+// over all pairs of N samples: a pair whose first n - 1 tokens agree adds the exact sum of squares of the next token,
+// other pairs add 0. With several ranks each scores some of the blocks. Context, model and table outlive it; the
+// context has the seed of the evaluation and step 0.
 template <gives_logits Model, class Backend> class likelihood_scoring {
 public:
-    using T = typename Model::scalar;  // of the model's numbers
+    using T = typename Model::scalar;  // of the model's values
 
-    // Without a table the references are not scored, without the bytes of tokens there are no bits a byte. PAD is no
-    // part of the text.
+    // Without a table no references are scored, without `bytes_of_tokens` there are no bits per byte. PAD is not part
+    // of the text.
     likelihood_scoring(context<Backend>& ctx, Model& model, bigram_table const* table,
                        token_evaluation_settings const& settings, token_id pad,
                        std::span<index_t const> bytes_of_tokens, shared_pieces* ranks = nullptr) :
@@ -50,8 +50,8 @@ public:
                 ", found those of ", bytes_.size());
     }
 
-    // Block `number` of all, and which of its predictions, 0 .. P - 2 ascending, are scored. Without
-    // settings.positions all count for the cross-entropy, else those that are scored.
+    // Adds block `number` with its scored predictions, ascending in 0 .. P - 2. Without settings.positions all
+    // predictions count for the cross-entropy, otherwise only the scored ones.
     void add(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
         blocks_seen_ = number + 1;
         if ((positions.empty() && settings_.positions > 0) || !detail::is_done_here(ranks_, number)) return;
@@ -68,7 +68,7 @@ public:
         tally_.add(number, sum);
     }
 
-    // Puts what was found into an evaluation. Throws errc::data where nothing was scored.
+    // Writes the results to an evaluation. Throws errc::data if nothing was scored.
     void tell(evaluation& e) {
         tally_.tell(e, settings_, blocks_seen_);
         blocks_.end(blocks_seen_);
@@ -76,30 +76,30 @@ public:
     }
 
 private:
-    // What is known of a prediction of the block at hand.
+    // A prediction of the current block.
     struct prediction {
-        double probability = 0;       // of the true token, by the rule
-        double collision = 0;         // sum of squares, by the rule
-        std::vector<token_id> drawn;  // N tokens, of those that are scored
+        double probability = 0;       // of the true token, under the sampling rule
+        double collision = 0;         // sum of squared probabilities, under the sampling rule
+        std::vector<token_id> drawn;  // N tokens, if it is scored
     };
-    // Of a block.
+    // Of one block.
     struct likelihood {
         double nats = 0;
         index_t tokens = 0;
         index_t bytes = 0;
     };
 
-    // Among the predictions of all blocks.
+    // Number among the predictions of all blocks.
     [[nodiscard]] std::uint64_t number_of(index_t block, index_t p) const {
         return static_cast<std::uint64_t>(block * (settings_.block_tokens - 1) + p);
     }
-    // For what prediction p draws: at step 0 its N tokens, at step 1 how they go on.
+    // Random numbers of prediction p: step 0 for its N tokens, step 1 for their continuations.
     [[nodiscard]] random_sequence choices(std::uint32_t step, index_t block, index_t p) const {
         auto const blocks_of_words = static_cast<std::uint64_t>(settings_.samples);
         return random_sequence({settings_.seed, stream::evaluation, step}, number_of(block, p) * blocks_of_words);
     }
 
-    // Probabilities of all predictions of a block, and samples of those that are scored.
+    // Probabilities of all predictions of a block, and samples of the scored ones.
     void read(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
@@ -150,7 +150,7 @@ private:
         return scores;
     }
 
-    // Adds what the pairs among tokens that were drawn after the prefix give to the collisions of longer ones.
+    // Adds the pairs among `drawn`, which were sampled after the prefix, to the collision terms of longer prefixes.
     void count_collisions(index_t p, std::vector<token_id>& drawn, random_sequence& random, brier_scores& collisions) {
         auto const N = static_cast<double>(settings_.samples);
         std::size_t const depth = prefix_.size() + 1;
@@ -174,7 +174,7 @@ private:
         }
     }
 
-    // The law after the text to position p and then the prefix.
+    // The distribution after the text up to position p and then the prefix.
     void set_law_after(index_t p, token_law& law) {
         arena_scope const saved(ctx_.saved);
         arena_scope const scratch(ctx_.scratch);
@@ -196,7 +196,7 @@ private:
             return nats / std::numbers::ln2 / static_cast<double>(bytes);
         };
         e.bits_per_byte = bits(all.nats, all.bytes);
-        // By the jackknife, one block left out at a time.
+        // Jackknife: one block left out at a time.
         auto const S = static_cast<double>(likelihoods_.size());
         double mean = 0, squares = 0;
         for (auto const& one : likelihoods_) {
@@ -213,15 +213,15 @@ private:
     token_evaluation_settings settings_;
     token_id pad_;
     std::span<index_t const> bytes_;  // (V)
-    shared_pieces* ranks_;            // of several, or null
+    shared_pieces* ranks_;            // null for one rank
     branches<Model, Backend> branches_;
-    std::vector<prediction> predictions_;           // (P - 1), of the block at hand
-    std::array<token_law, brier_orders - 1> laws_;  // one a depth of the prefix
-    std::vector<token_id> prefix_;                  // of samples, behind the position at hand
+    std::vector<prediction> predictions_;           // (P - 1), of the current block
+    std::array<token_law, brier_orders - 1> laws_;  // one per length of the prefix
+    std::vector<token_id> prefix_;                  // of samples, after the current position
     brier_tally tally_;
     detail::piece_results<likelihood> blocks_;
-    std::vector<likelihood> likelihoods_;  // of blocks
-    index_t blocks_seen_ = 0;              // by all ranks
+    std::vector<likelihood> likelihoods_;  // per block
+    index_t blocks_seen_ = 0;              // on all ranks
 };
 
 }  // namespace calm

@@ -1,11 +1,12 @@
 #pragma once
-// Training: steps of an autoencoder or of a language model until their number or their time is up. Prints nothing: what
-// happens is told to callbacks. The same seed gives the same weights at any number of threads where steps limit the
-// run. A run that stopped goes on where it was: bit for bit, if steps limit it and model, text and state are as they
-// were. Several ranks that train together (calm/ranks.hpp), each with a model, a source and a context of its own that
-// are alike, give the bits of one: the micro-batches of a step are shared out, 1, 2, 4, ... to each rank. Callbacks are
-// called on all of them, `checkpoint` on rank 0 alone; what `stop` says is the same on all. `ranks` is this rank's end,
-// or null where there is one; a call without it compiles nothing of ranks.
+// Trains an autoencoder or a language model until the number of steps or the time is reached. Prints nothing: callbacks
+// report progress. With a step limit, equal seeds give equal weights at any number of threads. A stopped run resumes
+// bit for bit if steps limit it and model, text and state are unchanged.
+//
+// Several ranks may train together (calm/ranks.hpp), each with its own identical model, source and context. The result
+// is bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
+// `checkpoint` only on rank 0; `stop` must return the same on all. `ranks` is this rank's process group, or null for
+// one rank; a call without it compiles no code for ranks.
 
 #include <concepts>
 #include <cstddef>
@@ -24,13 +25,13 @@
 
 namespace calm {
 
-// Fills a place of whole patches or blocks with the next tokens, B P K or R K of them.
+// Fills a span with the next tokens, in whole patches or blocks: B P K or R K tokens.
 template <class Source>
 concept token_source = std::invocable<Source&, std::span<token_id>>;
 
 namespace detail {
 
-// The micro-batches of a step are equal parts of it. A step has `tokens` tokens in each of the batch's sequences.
+// Splits the batch into equal micro-batches and returns their size. Each element of the batch has `tokens` tokens.
 inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, char const* what, index_t tokens = 1) {
     index_t const part = checked_count(what, {accumulation, unit});
     require(batch > 0 && batch % part == 0, errc::usage, "training: expected a batch that is a multiple of ", part, " ",
@@ -41,7 +42,7 @@ inline index_t micro_size(index_t batch, index_t accumulation, index_t unit, cha
     return batch / accumulation;
 }
 
-// Place for the ids of a micro-batch, which nothing touches before they are read.
+// Buffer for the ids of a micro-batch; its memory is not touched before ids are read into it.
 class batch_place {
 public:
     explicit batch_place(index_t tokens) : ids_(memory_.take<token_id>(extents<dyn>(tokens))) {}
@@ -53,8 +54,8 @@ private:
     vector_view<token_id> ids_;
 };
 
-// Replaces a share of the patches of `tokens` by random tokens below V; the first patch of the place is the step's
-// number `first`. Patch i draws elements i (K + 1) .. of the key.
+// Replaces a fraction of the patches of `tokens` by random tokens below V; the first patch is number `first` of the
+// step. Patch i uses words i (K + 1) .. of the key.
 inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K, index_t V, double share,
                                index_t first) {
     auto const word = [&](index_t i) { return philox(draws, static_cast<std::uint64_t>(i) / 4).v[i % 4]; };
@@ -69,9 +70,9 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 
 }  // namespace detail
 
-// Trains an autoencoder with memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md). The
-// source is asked for whole patches. Throws errc::usage for a recipe that cannot be, errc::non_finite naming tensor and
-// step before any weight changes, and what the source and the callbacks throw.
+// Trains an autoencoder that has memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md).
+// The source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
+// before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,
           std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
@@ -99,8 +100,8 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
         [&](progress const&) { source(tokens.ids()); }, ranks);
 }
 
-// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source is asked
-// for whole blocks. Throws as train_autoencoder.
+// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source must fill
+// whole blocks. Throws as train_autoencoder.
 template <model_configuration auto C, class Space, token_source Source,
           std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
@@ -135,9 +136,9 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
         [&](progress const&) { source(tokens.ids()); }, ranks);
 }
 
-// Trains an autoregressive model with memory for values and gradients, token level or first patch level (Autoregressive
-// model in docs/mathematics.md). The source is asked for sequences of P tokens, of K P in the first phase, in which
-// neighbouring blocks go on where they follow one another in a text. Throws as train_autoencoder.
+// Trains an autoregressive model that has memory for values and gradients, at token level or first at patch level
+// (Autoregressive model in docs/mathematics.md). The source must fill sequences of P tokens, in the first phase of K P
+// tokens: there consecutive blocks of a text follow one another. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source,
           std::convertible_to<collective*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,

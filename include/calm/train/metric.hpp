@@ -1,5 +1,5 @@
 #pragma once
-// Numbers with names, as one line of JSON.
+// Named values as one line of JSON.
 
 #include <cmath>
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace calm {
 
-// One key of an object: a number, a word, or a list of numbers.
+// One key of a JSON object with its value.
 struct metric {
     std::string_view name;  // the key
-    // What is not finite becomes null.
+    // Numbers that are not finite become null.
     std::variant<double, index_t, std::uint64_t, bool, std::string_view, std::vector<double>> value;
 };
 
@@ -51,8 +51,8 @@ inline void append_json(std::string& line, std::vector<double> const& values) {
 
 }  // namespace detail
 
-// The JSON object of some metrics, on one line and in their order: numbers with as many digits as give them back,
-// null where one is not finite. Words must be UTF-8.
+// The metrics as a JSON object, on one line and in order. Numbers have enough digits to be read back exactly, or are
+// null if not finite. Strings must be UTF-8.
 inline std::string to_json(std::span<metric const> metrics) {
     std::string line = "{";
     for (auto const& [name, value] : metrics) {

@@ -1,6 +1,6 @@
 #pragma once
-// Muon (Jordan et al. 2024): a matrix between hidden states moves along its orthogonalised momentum, so that all its
-// directions are learned alike, and not those alone in which gradients are large (Muon in docs/mathematics.md).
+// Muon (Jordan et al. 2024): a hidden matrix moves along its orthogonalised momentum, so that all singular directions
+// are learned equally, not only the directions of large gradients (Muon in docs/mathematics.md).
 
 #include <algorithm>
 #include <array>
@@ -18,28 +18,28 @@ namespace calm {
 
 namespace detail {
 
-// a s + b s^3 + c s^5, of singular values s.
+// a s + b s^3 + c s^5, applied to singular values s.
 struct odd_polynomial {
     double a, b, c;
 };
-// One after the other they take [0.01, 1] to [0.73, 1.27], the least distance from 1 that three have: each is the best
-// one where the one before leads (Amsel et al. 2025, arXiv 2505.16932).
+// Applied in sequence, they map [0.01, 1] to [0.73, 1.27], the smallest deviation from 1 that three can reach: each is
+// optimal for the output range of the one before (Amsel et al. 2025, arXiv 2505.16932).
 inline constexpr std::array<odd_polynomial, flops::polynomials_of_muon> towards_one{
     {{8.093368512548254, -23.62043032882427, 17.446151749836247},
      {3.636585554259039, -2.721926746608907, 0.5365462883273613},
      {2.661299985777098, -1.9771545218846238, 0.4526164069964008}}};
 
-// A matrix that Muon updates, of which a slot is all, or of several ranks a share.
+// A matrix that Muon updates. Its slot is the whole matrix, or with several ranks this rank's shard.
 template <class T> struct hidden_matrix {
-    index_t slot;   // its number
+    index_t slot;   // index of the slot
     T* gradient;    // (R, C), whole
-    index_t first;  // the number of the slot's first element in it
+    index_t first;  // offset of the slot's first element in the matrix
     index_t rows;
     index_t columns;
 };
 
-// The values (n) of a slot move against x (n) by `rate` times the executor's. Nothing changes after an update that was
-// not finite.
+// Updates the values (n) of a slot with x (n), at `rate` times Muon's learning rate. Does nothing after a non-finite
+// update.
 template <class T> struct muon_update {
     adamw_memory<T> all;
     adamw_slot<T> slot;
@@ -51,7 +51,7 @@ template <class T> struct muon_update {
         slot.value[i] = slot.value[i] * keep - all.told->muon * rate * x[i];
     }
 };
-// Its gradient (n) is zero afterwards, on the same condition.
+// Clears the gradient (n), unless an update was not finite.
 template <class T> struct forget_gradient {
     adamw_memory<T> all;
     T* gradient;
@@ -60,7 +60,7 @@ template <class T> struct forget_gradient {
     }
 };
 
-// y (n) = x / sqrt(squares), of which there is one.
+// y (n) = x / sqrt(squares); `squares` is a scalar.
 template <class T> struct divide_by_root {
     T* y;
     T const* x;
@@ -68,7 +68,7 @@ template <class T> struct divide_by_root {
     CALM_HD void operator()(index_t i) const { y[i] = x[i] / static_cast<T>(math::sqrt(*squares + 1e-30)); }
 };
 
-// y = x over the root of the sum of its squares. A device would add up one row by one block.
+// y = x / its Frobenius norm. A device uses add_sum, because it would reduce a single row in one block.
 template <class T, class Backend>
 void put_of_length_one(context<Backend>& ctx, view<T, extents<dyn, dyn>, Backend> const& y,
                        view<T, extents<dyn, dyn>, Backend> const& x) {
@@ -86,10 +86,9 @@ void put_of_length_one(context<Backend>& ctx, view<T, extents<dyn, dyn>, Backend
 
 }  // namespace detail
 
-// x (R, C), on the same singular vectors, with singular values near 1 in place of its own: those of at least a
-// hundredth of the root of the sum of its squares come to [0.73, 1.27], smaller ones are multiplied by 78 of that root.
-// Zeros stay. Gives where the result is, in ctx.scratch; takes three such matrices there, and two of the smaller size,
-// and what products round.
+// Moves the singular values of x (R, C) towards 1 and keeps its singular vectors. Values of at least 0.01 of the
+// Frobenius norm end in [0.73, 1.27], smaller ones are multiplied by 78 / norm, zeros stay. Returns the result in
+// ctx.scratch; takes three such matrices there, two of the smaller size, and rounded operands.
 template <class T, class Backend>
 view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
                                                    view<T, extents<dyn, dyn>, Backend> const& x) {
@@ -122,8 +121,8 @@ view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
 
 namespace detail {
 
-// The update of a slot that leads, where the whole matrix does. Its elements move as far as AdamW's do: by about 0.2 of
-// the rate (Liu et al. 2025, arXiv 2502.16982).
+// Updates a slot with Muon, given the gradient of its whole matrix. Elements move about 0.2 learning rates, as with
+// AdamW (Liu et al. 2025, arXiv 2502.16982).
 template <class T, class Backend>
 void update_by_muon(context<Backend>& ctx, adamw_memory<T> const& all, adamw_slot<T> const& slot,
                     hidden_matrix<T> const& m) {

@@ -1,6 +1,6 @@
 #pragma once
-// AdamW over everything that a model's visit() names, with clipping and the check for finite gradients (Loshchilov and
-// Hutter 2019; AdamW in docs/mathematics.md).
+// AdamW over all parameters that a model's visit() names, with gradient clipping and a check for non-finite gradients
+// (Loshchilov and Hutter 2019; AdamW in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>
@@ -24,9 +24,8 @@
 
 namespace calm {
 
-// AdamW: decoupled decay, then the step along the corrected moments, as torch.optim.AdamW does. It keeps the addresses
-// of the model's parameters: the model must stay where it is as long as the optimizer lives. `adamw optimizer(model)`
-// takes the model's space, float or double.
+// AdamW with decoupled weight decay, as torch.optim.AdamW. It keeps pointers to the model's parameters: the model must
+// not move while the optimizer lives. `adamw optimizer(model)` deduces the model's space, float or double.
 template <class Space = space<>> class adamw {
     using T = typename Space::master;
     using Backend = typename Space::backend;
@@ -37,12 +36,12 @@ template <class Space = space<>> class adamw {
                   "bf16, whose models write and are evaluated; train in float, then copy the parameters");
 
 public:
-    // All parameters need memory for value and gradient; throws errc::usage naming the first that has none, or the
-    // setting that cannot be.
+    // All parameters need memory for value and gradient; throws errc::usage naming the first that lacks it, or an
+    // invalid setting.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
-    // The same of a model's parameters. Of several ranks it updates this one's share and has moments for no more; all
-    // ranks call what it has in the same order. `work` outlives it.
+    // From the parameters of a model. With several ranks it updates only this rank's shard and keeps only its state;
+    // all ranks make the same calls in the same order. `work` outlives it.
     explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
                    shared_work* work = nullptr) :
         settings_(settings),
@@ -61,7 +60,7 @@ public:
             };
             bool const leads = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
-            T* const second = leads && work == nullptr ? nullptr : moment();  // several ranks gather all alike
+            T* const second = leads && work == nullptr ? nullptr : moment();  // gather_to_first needs both
             leads_.push_back(leads);
             if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays,
@@ -88,18 +87,18 @@ public:
     adamw(adamw const&) = delete;
     adamw& operator=(adamw const&) = delete;
 
-    // The norm of all gradients together, summed in double over ranges that do not depend on the threads. Not finite
-    // where some gradient is not.
+    // Norm of all gradients together, summed in double over ranges that do not depend on the number of threads. Not
+    // finite if any gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
         if (ctx.rehearsing()) return 0;
         measure(ctx);
         return std::sqrt(fetch(ctx, all_.sums));
     }
 
-    // One update with the gradients that were added since the last one, which are then zero. `loss` is that of the
-    // step, to be checked with them. Returns the norm of the gradients before clipping. Throws errc::usage naming the
-    // first parameter that received no gradient, and errc::non_finite naming the first bad tensor and ctx.step; no
-    // weight and no moment has then changed. In a rehearsal only the former is checked.
+    // One update with the gradients added since the last one; clears them. `loss` is the step's loss, which is checked
+    // too. Returns the gradient norm before clipping. Throws errc::usage naming the first parameter without a gradient
+    // (all that a dry run checks), and errc::non_finite naming the first bad tensor and ctx.step; weights and optimizer
+    // state are then unchanged.
     double step(context<Backend>& ctx, double rate, double loss = 0) requires host_memory<Backend> {
         require_gradients(ctx);
         double norm = 0;
@@ -110,26 +109,25 @@ public:
         forget_marks();
         return norm;
     }
-    // The same with a loss in the executor's memory.
+    // Reads the loss from a view.
     double step(context<Backend>& ctx, double rate,
                 vector_view<double const, 1, Backend> const& loss) requires host_memory<Backend> {
         return step(ctx, rate, loss[0]);
     }
-    // Asks a device for the same, and does not wait: it decides itself whether loss and gradients are finite, and from
-    // the first step on where they are not it changes no weight and no moment until `require_finite` has told. Throws
-    // errc::usage for parameters without gradients, and errc::non_finite for a rate that cannot be.
+    // Enqueues the update on a device without waiting. The device checks loss and gradients: from the first non-finite
+    // step on it changes nothing until `require_finite` has reported. Throws errc::usage for parameters without
+    // gradients, and errc::non_finite for a learning rate that is not usable.
     void step(context<Backend>& ctx, double rate, double loss = 0) requires device_memory<Backend> {
         ask(ctx, rate, loss, nullptr);
     }
-    // The same with a loss in the device's memory, which is read there.
+    // Reads the loss in device memory.
     void step(context<Backend>& ctx, double rate,
               vector_view<double const, 1, Backend> const& loss) requires device_memory<Backend> {
         ask(ctx, rate, 0, loss.data());
     }
 
-    // What the last n steps came to, in order, at most outcomes_kept; waits for a device. There are fewer where one of
-    // them was not finite: it and those after it changed nothing, and `require_finite` says why. Valid until it is
-    // asked for again.
+    // Outcomes of the last n steps, in order, at most outcomes_kept; waits for a device. There are fewer if a step was
+    // not finite: it and later steps changed nothing, and `require_finite` reports why. Valid until the next call.
     std::span<step_outcome const> outcomes(context<Backend> const& ctx, index_t n) {
         outcomes_.clear();
         if (ctx.rehearsing()) return outcomes_;
@@ -139,14 +137,14 @@ public:
             outcomes_.push_back(record.steps[u % outcomes_kept]);
         return outcomes_;
     }
-    // What the last step came to; waits for a device. Throws as `require_finite`; zeros in a rehearsal.
+    // Outcome of the last step; waits for a device. Throws as `require_finite`; zeros in a dry run.
     step_outcome last_outcome(context<Backend> const& ctx) {
         auto const one = outcomes(ctx, 1);
         if (one.empty()) require_finite(ctx);
         return one.empty() ? step_outcome{} : one[0];
     }
-    // Throws errc::non_finite where a step was not finite, naming the first bad tensor and the step's number, and lets
-    // the next step update again; waits for a device. The gradients are as they were: see `discard`.
+    // Throws errc::non_finite if a step was not finite, naming the first bad tensor and the step, and lets the next
+    // step update again; waits for a device. Gradients stay as they were: see `discard`.
     void require_finite(context<Backend> const& ctx) {
         auto const record = fetch(ctx, memory_.record);
         if (record.bad_update == 0) return;
@@ -160,19 +158,19 @@ public:
                  "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
         fail(record.bad_step, "expected a finite loss, found " + std::to_string(bad.loss));
     }
-    static constexpr index_t outcomes_kept = detail::outcomes_kept;  // steps that `outcomes` has at most
+    static constexpr index_t outcomes_kept = detail::outcomes_kept;  // most steps that `outcomes` returns
 
-    // Forgets the gradients that were added since the last update: they are zero again.
+    // Clears the gradients added since the last update.
     void discard() {
         for (auto const& mark : marks_)
             detail::memory_of<Backend>::clear(mark.gradient, static_cast<std::size_t>(mark.size) * sizeof(T));
         forget_marks();
     }
 
-    // Both moments of every parameter, as torch's AdamW names them: exp_avg.<parameter>, exp_avg_sq.<parameter>; Muon
-    // has the first alone. Of several ranks each has its share of them. With updates() they are all that an optimizer
-    // knows. They lie in host memory and live as long as it does; those of a device are copies, which `bring_moments`
-    // makes and `resume_after` takes, and which live until `forget_copies`.
+    // First and second moment of every parameter, named as in torch's AdamW: exp_avg.<parameter>,
+    // exp_avg_sq.<parameter>; Muon has only the first. With updates() they are the whole optimizer state; each rank has
+    // its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
+    // `bring_moments` fills, `resume_after` uploads and `forget_copies` frees them.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {
@@ -184,12 +182,12 @@ public:
             return place{copy, begin};
         });
     }
-    // What tensors() gave has the moments of now; waits for a device.
+    // Copies the current optimizer state into what tensors() returned; waits for a device.
     void bring_moments(context<Backend> const& ctx) {
         for_each_copy([&](T* there, std::span<T> here) { fetch(ctx, here, there); });
     }
-    // All ranks' shares of the moments as they are now: rank 0 has copies of them, until `forget_copies`, the others
-    // names and sizes alone. All ranks call it.
+    // Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
+    // sizes. All ranks call it.
     [[nodiscard]] std::vector<optimizer_tensor> gather_moments() {
         copies_.resize(work_->rank() == 0 ? 2 * slots_.size() : 0);
         auto all = tensors_of([&](std::size_t i, bool second, T*) {
@@ -209,10 +207,10 @@ public:
         }
         return all;
     }
-    // Gives back the memory of copies.
+    // Frees the copies.
     void forget_copies() { copies_ = {}; }
-    // Goes on as after so many updates, with the moments that tensors() was filled with. Those of matrices between
-    // hidden states began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
+    // Resumes after `updates` updates, with the state that tensors() was filled with. The state of hidden matrices
+    // began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
     void resume_after(context<Backend> const& ctx, index_t updates, index_t hidden_from = 0) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         require(hidden_from >= 0 && hidden_from <= updates, errc::usage,
@@ -222,19 +220,19 @@ public:
         for_each_copy([&](T* there, std::span<T const> here) { put(ctx, there, here); });
     }
 
-    // Updates made so far, or asked for from a device: the bias corrections follow from it.
+    // Updates made so far, or enqueued on a device; the bias corrections depend on it.
     [[nodiscard]] index_t updates() const { return updates_; }
-    [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as they were given
-    // The memory of both moments and of the partial sums, for the plan.
+    [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as given
+    // Arena of the optimizer state and the partial sums, for the memory plan.
     [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
 
 private:
-    // Elements of a moment on the host, and how many of it stand before them.
+    // Elements of a moment on the host, and their offset in it.
     struct place {
         std::span<T> elements;
         std::size_t begin;
     };
-    // Of every moment that is kept; place_of(number of the parameter, whether it is the second, this rank's share).
+    // One tensor per moment; place_of(index of the parameter, whether it is the second moment, this rank's part).
     template <class PlaceOf> std::vector<optimizer_tensor> tensors_of(PlaceOf const& place_of) const {
         std::vector<optimizer_tensor> all;
         for (std::size_t i = 0; i < slots_.size(); ++i)
@@ -279,7 +277,7 @@ private:
         throw error(errc::non_finite, sentence("step ", step, ": ", what,
                                                "; no weight was changed. Try a lower rate or a longer warm-up"));
     }
-    // The first update is by rate / (1 - beta1), a number of the weights' type.
+    // The first update uses rate / (1 - beta1), which T must be able to represent.
     [[nodiscard]] bool is_usable(double rate) const {
         return rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1);
     }
@@ -298,12 +296,12 @@ private:
         update_hidden(ctx);
         return memory_.record->steps[++updates_ % outcomes_kept];
     }
-    // What the update has left to Muon.
+    // The updates by Muon, after update_parameters.
     void update_hidden(context<Backend>& ctx) {
         if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
-    // The sum of the squares of all gradients, also of other ranks, and what it is used for.
+    // Sum of squares of all gradients, on all ranks, then conclude() if `use` says so.
     void measure(context<Backend> const& ctx, detail::norm_use use = {}) {
         detail::measure_ranges(ctx, memory_, use);
         if (work_ != nullptr && !ctx.rehearsing()) {
@@ -313,7 +311,7 @@ private:
         }
         detail::measure_norm(ctx, all_, use);
     }
-    // The number of the first parameter whose gradient is not finite in the last sums, or the number of all.
+    // Index of the first parameter whose gradient was not finite in the last sums, or the number of parameters.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
         if (work_ != nullptr) return work_->first_bad();
         std::vector<double> room;
@@ -322,7 +320,7 @@ private:
             if (!std::isfinite(sums[1 + r])) return static_cast<std::size_t>(ranges_[r].slot);
         return marks_.size();
     }
-    // The next update, on a device, when it comes to it.
+    // Enqueues the next update on a device.
     void ask(context<Backend>& ctx, double rate, double loss, double const* loss_there) {
         require_gradients(ctx);
         if (!ctx.rehearsing()) {
@@ -343,7 +341,7 @@ private:
         return {memory_.sums, extents<dyn>(1 + memory_.count)};
     }
 
-    // What the next update is to be; none is made by a rate that is not usable.
+    // Writes the arguments of the next update; a learning rate that is not usable becomes 0.
     void tell(context<Backend> const& ctx, double given_rate, double loss) const {
         double const rate = is_usable(given_rate) ? given_rate : 0;
         index_t const update = updates_ + 1;
@@ -369,32 +367,32 @@ private:
         put(ctx, memory_.told, told);
     }
 
-    // Of a parameter, beside its slot, which of several ranks is that of a share.
+    // A whole parameter; its slot may be only this rank's shard.
     struct own_mark {
         std::string name;
         int* received;  // gradients since the last update
-        T* gradient;    // all of it
-        index_t size;   // the same
+        T* gradient;    // all elements
+        index_t size;   // all elements
     };
 
     adamw_settings settings_;
-    shared_work* work_;  // of several ranks, or null
+    shared_work* work_;  // null for one rank
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
-    std::vector<own_mark> marks_;                   // the same
-    std::vector<bool> leads_;                       // the same: whether Muon updates it
+    std::vector<own_mark> marks_;                   // in the same order
+    std::vector<bool> leads_;                       // in the same order: whether Muon updates it
     std::vector<detail::hidden_matrix<T>> hidden_;  // in the same order
     std::vector<detail::parameter_range> ranges_;
-    detail::adamw_memory<T> memory_;  // of this rank's share
-    detail::adamw_memory<T> all_;     // the same, with sums of the ranges of all ranks
+    detail::adamw_memory<T> memory_;  // this rank's shard
+    detail::adamw_memory<T> all_;     // memory_ with the sums of all ranks' ranges
     repeated_work<Backend> updating_;
     index_t updates_ = 0;
-    index_t hidden_from_ = 0;  // updates before the moments of matrices between hidden states began
+    index_t hidden_from_ = 0;  // updates before the state of hidden matrices began
     std::vector<step_outcome> outcomes_;
-    std::vector<std::vector<T>> copies_;  // of moments, two a parameter, once tensors() was asked for
+    std::vector<std::vector<T>> copies_;  // host copies of the state, two per parameter, after tensors()
 };
 
-// `adamw optimizer(model)`: the space is the model's.
+// `adamw optimizer(model)` deduces the model's space.
 template <class Model> adamw(Model&, adamw_settings const& = {}) -> adamw<space_of<Model>>;
 
 }  // namespace calm

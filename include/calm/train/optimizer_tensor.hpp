@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer remembers, as it is saved.
+// Optimizer state as it is saved.
 
 #include <cstddef>
 #include <span>
@@ -9,20 +9,20 @@
 
 namespace calm {
 
-// A tensor of an optimizer's memory, to be saved and to be filled again: float where an element has 4 bytes, double
-// where it has 8. The optimizer owns the bytes.
+// A tensor of optimizer state, to be saved and restored: float if `element` is 4, double if it is 8. The optimizer owns
+// the bytes.
 struct optimizer_tensor {
-    static constexpr std::string_view first_moment = "exp_avg.";      // begins a name
-    static constexpr std::string_view second_moment = "exp_avg_sq.";  // begins a name
+    static constexpr std::string_view first_moment = "exp_avg.";      // prefix of a name
+    static constexpr std::string_view second_moment = "exp_avg_sq.";  // prefix of a name
 
-    std::string name;                  // one of the two, and the parameter's name
-    std::size_t element;               // bytes of one: 4 or 8
-    std::span<std::byte> bytes;        // of the elements that are here
-    std::size_t begin = 0;             // bytes of the tensor before these; of several ranks each has a part of it
-    std::size_t whole = bytes.size();  // bytes of all elements
+    std::string name;                  // one of the prefixes, then the parameter's name
+    std::size_t element;               // bytes per element: 4 or 8
+    std::span<std::byte> bytes;        // of the elements held here
+    std::size_t begin = 0;             // offset of `bytes` in the tensor; with several ranks each holds a part
+    std::size_t whole = bytes.size();  // bytes of the whole tensor
 };
 
-// Bytes of all elements of all tensors, wherever they are.
+// Total bytes of all whole tensors, also where other ranks hold parts of them.
 inline std::size_t whole_bytes(std::vector<optimizer_tensor> const& tensors) {
     std::size_t bytes = 0;
     for (auto const& one : tensors) bytes += one.whole;

@@ -1,12 +1,12 @@
 #pragma once
-// Elements of many tensors side by side, as ranks send them: a verb of the kernels in block/packing.hpp.
+// Packs elements of many tensors into one buffer for ranks to exchange; block/packing.hpp has the kernels.
 
 #include "calm/tensor/context.hpp"
 #include "calm/train/block/packing.hpp"
 
 namespace calm::detail {
 
-// How the cpu does it.
+// CPU version.
 template <class T, class Do> void run_packing(context<cpu> const& ctx, packed_parts<T> const& all, Do const& what) {
     ctx.parallel(all.count, [&](index_t i) {
         auto const& part = all.parts[i];
@@ -15,7 +15,7 @@ template <class T, class Do> void run_packing(context<cpu> const& ctx, packed_pa
     });
 }
 
-// Does it to all of the parts: pack, pack_away, unpack, sum_of_ranks. One launch on a device.
+// Applies pack, pack_away, unpack or sum_of_ranks to all parts. One launch on a device.
 template <class Backend, class T, class Do>
 void for_packed(context<Backend> const& ctx, packed_parts<T> const& all, Do const& what) {
     run_packing(ctx, all, what);

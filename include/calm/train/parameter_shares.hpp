@@ -1,7 +1,7 @@
 #pragma once
-// Ranks share out the parameters of a model: each sums up the gradients of its share, updates it and keeps its moments
-// (ZeRO, stage 1; Rajbhandari et al. 2020). Shares are whole ranges of block/ranges.hpp, so a number that is made of
-// ranges has the same bits for any number of ranks.
+// ZeRO stage 1 (Rajbhandari et al. 2020): each rank sums the gradients of its shard of the parameters, updates it and
+// keeps its optimizer state. Shards are whole ranges of block/ranges.hpp, so sums over ranges are bit-identical for any
+// number of ranks.
 
 #include <algorithm>
 #include <array>
@@ -33,12 +33,12 @@
 
 namespace calm {
 
-// When ranks add up gradients: in groups, while others are still computed, or all together behind backward.
+// When ranks add up gradients: bucket by bucket during backward, or all together after it.
 enum class adding { during_backward, after_backward };
 
-// Shares of all parameters (share_layout.hpp). It keeps the addresses of the parameters, as the optimizer does. What
-// goes to others is packed where it is, a piece of a share at a time; what a device packs goes straight to the others
-// where the ranks have an engine for that (collective::devices), and otherwise by the host's memory.
+// Sharded parameters (share_layout.hpp). Keeps pointers to the parameters, as the optimizer does. One chunk of a shard
+// at a time is packed in device memory. Chunks of a device go directly to other ranks if the process group has a device
+// transport (collective::devices), otherwise through host memory.
 template <class Space> class parameter_shares final : public shared_work {
     using T = typename Space::compute;
     using Backend = typename Space::backend;
@@ -46,8 +46,8 @@ template <class Space> class parameter_shares final : public shared_work {
                   "calm::parameter_shares: expected weights, gradients and moments of one type");
 
 public:
-    // Context and ranks outlive it. So many elements of each share are on their way at once, of each of most_under_way
-    // exchanges; parameters add up in groups of at least `group` elements.
+    // Context and ranks outlive it. Up to most_under_way exchanges are in flight, each with at most `piece` elements
+    // per shard; a bucket has at least `group` elements.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
                      collective& ranks, index_t piece, index_t group) :
         ctx_(ctx),
@@ -69,10 +69,10 @@ public:
         set_pieces(whole_, std::vector<bool>(parameters.size(), true));
         begun_.resize(whole_.all.group_ends.size());
     }
-    // Exchanges that are under way at once: of a device one, which is waited for.
+    // Exchanges in flight at once. A device has one, which is waited for.
     static constexpr std::size_t most_under_way = host_memory<Backend> ? 4 : 1;
-    // Messages that fill some MB together, or, of many ranks, that are worth sending; and groups of which each rank has
-    // several ranges.
+    // Default sizes: an exchange fills some MB over all ranks, unless many ranks would make messages too small; each
+    // rank has several ranges of a bucket.
     parameter_shares(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
                      collective& ranks, adding when = adding::during_backward) :
         parameter_shares(ctx, parameters, ranks,
@@ -80,11 +80,11 @@ public:
                          when == adding::during_backward && host_memory<Backend>
                              ? std::max<index_t>(index_t{1} << 20, 4 * detail::range_grain * ranks.ranks())
                              : std::numeric_limits<index_t>::max()) {}
-    // What is on its way arrives before its memory goes.
+    // Waits for exchanges in flight, because they use its memory.
     ~parameter_shares() override {
         try {
             while (ranks_.under_way() > 0) ranks_.finish_exchange();
-        } catch (error const&) {  // whoever ends here says more of why
+        } catch (error const&) {  // the error that led here is more informative
         }
         ranks_.at_work = false;
     }
@@ -140,7 +140,7 @@ public:
         send_gradients();
     }
 
-    // add_up() of the gradients.
+    // The gradient part of add_up().
     void sum_gradients() {
         settle_device();
         for (std::size_t group = 0; group < begun_.size(); ++group)
@@ -171,7 +171,7 @@ public:
     }
     void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
         auto const self = static_cast<std::size_t>(ranks_.rank());
-        std::vector<detail::packed_slot<T>> slots;  // which are only read
+        std::vector<detail::packed_slot<T>> slots;  // read only
         for (std::size_t i = 0; i < from.size(); ++i)
             slots.push_back({static_cast<T*>(const_cast<void*>(from[i])), own(i).begin});
         arena_scope const scope(memory_);
@@ -192,7 +192,7 @@ public:
             }
         }
     }
-    // Throws errc::distributed, the same at all ranks, where one does not begin with these settings and these values.
+    // Throws errc::distributed, the same on all ranks, unless all begin with these settings and equal weights.
     void require_alike(std::vector<setting> settings) {
         auto sum = static_cast<std::uint64_t>(layout_.elements());
         auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
@@ -216,40 +216,40 @@ private:
         for (auto const& p : parameters) sizes.push_back(p.value.size());
         return sizes;
     }
-    // Of an exchange, in the executor's memory.
+    // Buffers of an exchange, in device memory.
     struct buffers {
         T* sent;  // (R, piece)
         T* received;
     };
-    // A round that is under way.
+    // An exchange in flight.
     struct on_way {
         std::size_t round;
         buffers in;
     };
-    // What there is to send of some parameters, also where the executor reads it.
+    // What to send for some parameters; the parts are also in device memory.
     struct pieces {
         std::vector<bool> marked;
         detail::all_pieces all;
-        detail::packed_part const* there = nullptr;  // the parts
+        detail::packed_part const* there = nullptr;  // the parts, in device memory
     };
     void set_pieces(pieces& of, std::vector<bool> const& marked) {
         of.marked = marked;
         of.all = layout_.pieces_of(marked);
         of.there = table_of(memory_, of.all.parts);
     }
-    // Does it to some parts of what is in `slots`.
+    // Applies `what` to parts begin .. end - 1 of the tensors in `slots`.
     template <class Do>
     void run(pieces const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots, Do const& what) const {
         detail::for_packed(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
     }
-    // The next rounds of gradients go on their way, as far as there is room.
+    // Starts the next gradient exchanges, up to most_under_way.
     void send_gradients() {
         auto const self = static_cast<std::size_t>(ranks_.rank());
         while (!to_add_.empty() && on_way_.size() < most_under_way) {
             auto const& round = whole_.all.rounds[to_add_.front()];
             auto const& in = buffers_[sent_rounds_++ % most_under_way];
             run(whole_, round.begin, round.end, gradients_, detail::pack_away<T>{in.sent});
-            auto const size = round.pieces[self].end;  // of a piece of this share, of which each rank has a part
+            auto const size = round.pieces[self].end;  // elements of this rank's chunk, which every other rank sends
             auto to = round.pieces;
             std::vector<part> from(to.size());
             index_t place = 0;
@@ -261,7 +261,7 @@ private:
             to_add_.pop_front();
         }
     }
-    // The first round on its way arrives, and is added up.
+    // Finishes the oldest exchange in flight and adds up its gradients.
     void take_gradients() {
         auto const [number, in] = on_way_.front();
         finish_exchange();
@@ -271,7 +271,7 @@ private:
             detail::sum_of_ranks<T>{in.sent, in.received, size, ranks_.rank(), ranks_.ranks()});
         on_way_.pop_front();
     }
-    // What each rank has of its share of the tensors in `slots`, to all.
+    // Gathers the tensors in `slots` from all ranks' shards, on all ranks.
     void gather(pieces const& of, detail::packed_slot<T> const* slots) {
         auto const self = static_cast<std::size_t>(ranks_.rank());
         auto const& rounds = of.all.rounds;
@@ -307,8 +307,8 @@ private:
         for (auto const& one : from) bytes.push_back(std::as_writable_bytes(among(all, one)));
         return bytes;
     }
-    // Some of what is there to be sent goes to each rank, and some of what is received comes from each; of a device it
-    // has gone at once, or is on its stream.
+    // Starts to send `to` of the send buffer to each rank, and to receive `from` of the receive buffer from each. On a
+    // device the exchange is done on return, or is enqueued on the stream.
     void begin_exchange(buffers const& in, std::vector<part> const& to, std::vector<part> const& from) {
         if constexpr (host_memory<Backend>) {
             ranks_.begin_exchange(sends(in.sent, to), places(in.received, from));
@@ -326,7 +326,7 @@ private:
     void finish_exchange() {
         if constexpr (host_memory<Backend>) ranks_.finish_exchange();
     }
-    // What parts that lie side by side cover.
+    // The interval that adjacent parts cover.
     static part all_of(std::vector<part> const& parts) {
         part all{};
         for (auto const& one : parts)
@@ -334,7 +334,8 @@ private:
                 all = {all.end > 0 ? std::min(all.begin, one.begin) : one.begin, std::max(all.end, one.end)};
         return all;
     }
-    // Exchanges of devices begin when this one has done what it was asked for: who is waited for then is not computing.
+    // Device exchanges begin only when this device has finished its work, so that no rank waits for one that still
+    // computes.
     void settle_device() const {
         if constexpr (device_memory<Backend>)
             if (ranks_.devices != nullptr) ctx_.wait();
@@ -346,26 +347,26 @@ private:
     context<Backend> const& ctx_;
     collective& ranks_;
     detail::share_layout layout_;
-    std::vector<double> sums_;  // of squares, of each range
+    std::vector<double> sums_;  // of squares, per range
     arena<Backend> memory_{"on their way"};
-    std::vector<detail::packed_slot<T>> value_slots_, gradient_slots_;  // of the parameters
-    detail::packed_slot<T> const* values_ = nullptr;                    // the same in the executor's memory
+    std::vector<detail::packed_slot<T>> value_slots_, gradient_slots_;  // per parameter
+    detail::packed_slot<T> const* values_ = nullptr;                    // in device memory
     detail::packed_slot<T> const* gradients_ = nullptr;
     std::array<buffers, most_under_way> buffers_{};
     pieces whole_, some_;
     std::vector<std::size_t> range_numbers_;    // of each rank's ranges, rank by rank
-    std::vector<std::size_t> range_starts_{0};  // (R + 1) in them
-    std::vector<bool> begun_;                   // the groups, of this step
-    std::deque<std::size_t> to_add_;            // rounds of these that are not on their way yet
+    std::vector<std::size_t> range_starts_{0};  // (R + 1) start of each rank in range_numbers_
+    std::vector<bool> begun_;                   // buckets whose exchange began in this step
+    std::deque<std::size_t> to_add_;            // indices of rounds still to send
     std::deque<on_way> on_way_;
     std::size_t sent_rounds_ = 0;
-    double clock_ = std::numeric_limits<double>::lowest();  // of rank 0, as last heard
-    std::vector<T> sent_here_, received_here_;              // the same on the host, of a device that has no other way
+    double clock_ = std::numeric_limits<double>::lowest();  // of rank 0, last received
+    std::vector<T> sent_here_, received_here_;              // in host memory, for a device without a device transport
 };
 
 namespace detail {
 
-// This rank's part of a run, or null: there is one rank.
+// This rank's part of data-parallel training, or null for one rank.
 template <class Space>
 std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
                                      std::vector<any_parameter<Space>> const& parameters, adding when,
@@ -373,7 +374,7 @@ std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx
     if (ranks == nullptr || ranks->ranks() == 1) return nullptr;
     return std::make_unique<parameter_shares<Space>>(ctx, parameters, *ranks, when);
 }
-// Of whoever has no ranks: nothing of the above is compiled.
+// Without ranks, none of the above is compiled.
 template <class Space>
 std::unique_ptr<shared_work> part_of(context<typename Space::backend> const&, std::vector<any_parameter<Space>> const&,
                                      adding, std::nullptr_t) {

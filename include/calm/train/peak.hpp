@@ -1,6 +1,6 @@
 #pragma once
-// How fast the machine adds products, measured: the denominator of every share. How many operations a step asks of it
-// stands in model/flops.hpp.
+// Measures how fast the machine multiplies and adds: the denominator of every utilisation. model/flops.hpp counts the
+// operations per step.
 
 #include <algorithm>
 #include <concepts>
@@ -15,17 +15,17 @@
 
 namespace calm {
 
-// FLOP/s of multiply-adds on registers, in fp32 or as the context multiplies, the threads of the context together, no
-// more of them than the machine has: no kernel is faster. Every thread by its fastest round, so that threads do not
-// wait for each other; each goes on for at least `seconds`, and as long as it still rises, at most ten times as long:
-// on a busy machine few rounds are undisturbed. The clock, in seconds, is an argument; all threads ask it.
+// Peak FLOP/s of multiply-adds on registers, in fp32 or as the context multiplies. It adds up all threads of the
+// context, but no more than the machine has; no kernel is faster. Each thread counts its own fastest round, so threads
+// do not wait for each other. A thread runs for at least `seconds`, and up to ten times as long while its speed still
+// rises: on a busy machine few rounds are undisturbed. All threads call `clock`, which returns seconds.
 template <std::same_as<cpu> Backend>
 double measure_peak(context<Backend> const& ctx, double seconds = 0.05,
                     std::function<double()> const& clock = steady_seconds) {
     using fp32 = detail::multiply_adds<Backend>;
     auto const work = ctx.products != nullptr ? *ctx.products : detail::float_products{nullptr, fp32::run, fp32::flops};
     std::vector<float> kept(static_cast<std::size_t>(ctx.threads()));
-    std::vector<double> best(kept.size());  // rounds a second
+    std::vector<double> best(kept.size());  // rounds per second
     ctx.parallel(ctx.threads(), [&](index_t task) {
         auto& fastest = best[static_cast<std::size_t>(task)];
         double const start = clock();
@@ -45,7 +45,7 @@ double measure_peak(context<Backend> const& ctx, double seconds = 0.05,
     return rounds * at_once * work.flops;
 }
 
-// Of a device it is not measured: 0, which stands for an unknown one.
+// Not measured on a device: 0, which means unknown.
 template <device_memory Device> double measure_peak(context<Device> const&) {
     return 0;
 }

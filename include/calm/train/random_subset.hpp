@@ -1,5 +1,5 @@
 #pragma once
-// A random part of things that come one after another.
+// A random subset of a sequence.
 
 #include <cmath>
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace calm {
 
-// Of `all` things in their order, `wanted` at random, or all where these are fewer: every subset is equally likely, up
-// to the precision of the draws (2^-32 of a share below 2^32 things, 2^-53 above).
+// Selects `wanted` of `all` items that come in order, or all items if there are fewer. Every subset is equally likely,
+// up to the precision of the draws (probabilities to within 2^-32 below 2^32 items, 2^-53 above).
 class random_subset {
 public:
-    // The draws are those of the key: with the same one the subset is the same.
+    // Equal keys give equal subsets.
     random_subset(key k, std::uint64_t all, std::uint64_t wanted) : random_(k), left_(all), wanted_(wanted) {}
 
-    // Whether the next one is among them.
+    // Whether the next item is selected.
     bool takes() {
         if (wanted_ == 0) return false;
         if (wanted_ >= left_) return true;

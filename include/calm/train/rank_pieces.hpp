@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of a job that ranks share: piece n is rank n mod R's.
+// Distributes the pieces of a job: piece n belongs to rank n mod R.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace calm {
 
-// This rank's end; the collective outlives it.
+// shared_pieces on a process group, which outlives it.
 class rank_pieces final : public shared_pieces {
 public:
-    explicit rank_pieces(collective& ranks) : ranks_(ranks) {}  // all of them
+    explicit rank_pieces(collective& ranks) : ranks_(ranks) {}  // all ranks of the group
 
     [[nodiscard]] bool is_own(index_t number) const override {
         ranks_.keep_in_touch();  // between pieces
@@ -34,7 +34,7 @@ public:
         patient_wait const patience(ranks_);
         std::vector<index_t> all(counts.size() * static_cast<std::size_t>(ranks_.ranks()));
         ranks_.all_gather(std::span<index_t const>(counts), std::span(all));
-        constexpr index_t most = index_t{1} << 40;  // also of all together
+        constexpr index_t most = index_t{1} << 40;  // also the most in total
         std::ranges::fill(counts, 0);
         for (std::size_t i = 0; i < all.size(); ++i) {
             auto& sum = counts[i % counts.size()];
@@ -53,7 +53,7 @@ private:
     collective& ranks_;
 };
 
-// This rank's end of several, or null: there is one rank.
+// shared_pieces of this rank, or null for one rank.
 inline std::unique_ptr<shared_pieces> pieces_of(collective* ranks) {
     if (ranks == nullptr || ranks->ranks() == 1) return nullptr;
     return std::make_unique<rank_pieces>(*ranks);

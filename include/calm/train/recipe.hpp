@@ -1,5 +1,5 @@
 #pragma once
-// How a run trains: how long, how fast, on what batches.
+// Training configuration: duration, learning rate, batches.
 
 #include <algorithm>
 #include <charconv>
@@ -17,67 +17,67 @@
 
 namespace calm {
 
-// How the rate goes on after the warm-up; see schedule. A cosine falls to the last step, or, in a run without a number
-// of steps, over its time.
+// Learning rate after the warm-up; see schedule. A cosine falls until the last step or, in a run without a number of
+// steps, until its time is over.
 enum class rate_schedule { constant, cosine };
 
-// How long and how fast; whichever of steps and seconds is reached first ends the run.
+// Duration and learning rate; the run ends at `steps` or `seconds`, whichever comes first.
 struct training_recipe {
-    index_t steps = 0;         // 0: as many as the time allows
-    double seconds = 0;        // 0: as long as the steps take
-    index_t accumulation = 1;  // micro-batches a step; it changes memory and rounding, not the result (gradient_tree)
-    double rate = 1e-3;        // at its peak
+    index_t steps = 0;         // 0: limited by time alone
+    double seconds = 0;        // 0: limited by steps alone
+    index_t accumulation = 1;  // micro-batches per step; changes memory and rounding, not the result (gradient_tree)
+    double rate = 1e-3;        // peak learning rate
     index_t warmup = 100;      // steps until the peak
     rate_schedule schedule = rate_schedule::constant;  // after the warm-up
-    adamw_settings optimizer;                          // moments, decay, clipping, Muon
-    // Of a context that multiplies in bf16: how a step's products round weights. At random, all of them read the copies
-    // of that step (bf16_copies); the cpu then has memory for them, 4 bytes a number.
+    adamw_settings optimizer;                          // AdamW and Muon
+    // How products round weights in a context that multiplies in bf16. With stochastic rounding all products of one
+    // step read the same rounded copies (bf16_copies); on the CPU these take 4 bytes per number.
     weight_rounding rounding = weight_rounding::nearest;
     index_t evaluate_every = 0;  // steps; 0: every tenth of the run
     index_t save_every = 0;      // steps; 0: every tenth of the run
-    // A device is asked for at most so many steps, and then waited for, where each of them is told; also where an
-    // evaluation or saving is due, and at the end. The host's memory needs no waiting: there each is told at once.
+    // Most steps that a device does before the host waits and reports each of them. The host also waits for a due
+    // evaluation or checkpoint, and at the end. On the CPU every step is reported at once.
     index_t tell_every = 1;
     double machine_peak = 0;  // FLOP/s, from measure_peak; 0: unknown
-    // The share of the run, in [0, 1), that is a phase before the other, each with a warm-up and a decay of its own; 0:
-    // there is one phase.
+    // Fraction of the run, in [0, 1), that is a first phase; both phases have their own warm-up and decay. 0: one
+    // phase.
     double first_phase = 0;
-    // So many steps of a run, at most, whose loss or gradients are not finite are left out; one more ends the run. A
-    // device is then waited for after each step.
+    // Most steps of a run that may be skipped because loss or gradients are not finite; one more ends the run. Above 0,
+    // the host waits for a device after every step.
     index_t skip_nonfinite = 0;
 };
 
-// How an autoencoder is trained: batches of R = batch_tokens / K patches.
+// Recipe of an autoencoder: batches of R = batch_tokens / K patches.
 struct autoencoder_recipe : training_recipe {
-    index_t batch_tokens = 4096;      // R K of a step
+    index_t batch_tokens = 4096;      // R K per step
     autoencoder_objective objective;  // dropout and the variational term
-    // The share of a step's patches that are replaced by uniformly random tokens: it teaches unseen patches.
+    // Fraction of the patches per step that are replaced by uniformly random tokens: it teaches unseen patches.
     double random_patches = 0;
 };
 
-// What all language models start from: Muon, at a rate that it was measured at (docs/results.md). The published recipe
-// is AdamW, optimizer.muon = 0, at 3e-4.
+// Defaults of all language models: Muon, at a measured learning rate (docs/results.md). The published recipe is AdamW
+// (optimizer.muon = 0) at 3e-4.
 struct language_model_recipe : training_recipe {
-    // Muon at twice a rate of 2e-3.
+    // Muon at twice the learning rate of 2e-3.
     language_model_recipe() {
         rate = 2e-3;
         optimizer.muon = 2;
     }
 };
 
-// How a CALM is trained: batches of B sequences of P patches.
+// Recipe of a CALM: batches of B sequences of P patches.
 template <class Objective> struct calm_recipe : language_model_recipe {
-    index_t sequences = 16;      // B of a step
+    index_t sequences = 16;      // B per step
     index_t block_tokens = 256;  // P K
-    Objective objective;         // of the head's loss
+    Objective objective;         // loss of the head
 };
 
-// How patch-level training (Shao et al. 2024) begins: positions of K tokens for a share of the data, then of one.
+// Patch-level training (Shao et al. 2024): positions of K tokens for a fraction of the data, then of one token.
 struct patch_level {
-    index_t patch = 1;  // K of the first phase; 1: all is token level
-    double share = 0;   // lambda, in [0, 1): of all tokens
+    index_t patch = 1;  // K of the first phase; 1: token level only
+    double share = 0;   // lambda, in [0, 1): fraction of all tokens
 
-    // Reads "4:0.67", K and lambda. Throws errc::usage for anything else.
+    // Parses "4:0.67", K and lambda. Throws errc::usage for anything else.
     static patch_level parse(std::string_view text) {
         patch_level level;
         auto const end = text.data() + text.size();
@@ -94,37 +94,37 @@ struct patch_level {
         });
         return level;
     }
-    // As parse reads it.
+    // The text that parse() reads.
     [[nodiscard]] std::string text() const { return std::to_string(patch) + ":" + shortest(share); }
 
-    // What a token costs, by the one of token-level training: lambda / K + 1 - lambda.
+    // Cost per token relative to token-level training: lambda / K + 1 - lambda.
     [[nodiscard]] double cost() const { return first_cost() + 1 - share; }
-    // The share of the run's steps, and of its time, that the first phase takes.
+    // Fraction of the run's steps, and of its time, that the first phase takes.
     [[nodiscard]] double first_phase() const { return patch > 1 ? first_cost() / cost() : 0; }
 
 private:
     [[nodiscard]] double first_cost() const { return share / static_cast<double>(patch); }
 };
 
-// How an autoregressive model is trained: batches of B sequences of P positions; of K tokens each in the first phase of
-// patch-level training, whose sequences are K times longer.
+// Recipe of an autoregressive model: batches of B sequences of P positions. In the first phase of patch-level training
+// positions have K tokens, so sequences are K times longer.
 struct autoregressive_recipe : language_model_recipe {
-    index_t sequences = 16;      // B of a step
+    index_t sequences = 16;      // B per step
     index_t block_tokens = 256;  // P
-    patch_level level;           // all token level by default
+    patch_level level;           // token level only by default
 };
 
-// The same recipe with the objective of a head that is known.
+// The recipe with the objective of a known head.
 template <head_objective Objective> calm_recipe<Objective> with_objective(calm_recipe<any_objective> const& r) {
     return {r, r.sequences, r.block_tokens, static_cast<Objective>(r.objective)};
 }
 
-// The steps of the first phase of a run that steps limit.
+// Steps of the first phase, for a run limited by steps.
 inline index_t first_phase_steps(training_recipe const& r) {
     return static_cast<index_t>(std::ceil(r.first_phase * static_cast<double>(r.steps)));
 }
 
-// How far a run is, by steps or by time, whichever is further: 0 .. 1.
+// Progress of a run by steps or by time, whichever is further: 0 .. 1.
 inline double share_done(training_recipe const& r, index_t steps, double seconds) {
     double done = 0;
     if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
@@ -134,7 +134,7 @@ inline double share_done(training_recipe const& r, index_t steps, double seconds
 
 namespace detail {
 
-// Of a phase of so many steps, where steps limit the run.
+// Learning rates of a phase; `steps` counts only in a run limited by steps.
 inline schedule schedule_of(training_recipe const& r, index_t steps) {
     if (r.schedule == rate_schedule::constant) return schedule::constant(r.rate, r.warmup);
     return r.steps > 0 ? schedule::cosine(r.rate, r.warmup, steps) : schedule::cosine_of_time(r.rate, r.warmup);

@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates by the number of the step, from 0, or by how much of the run is done (rates in docs/mathematics.md).
+// Learning rates by step number, from 0, or by progress of the run (rates in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>
@@ -10,31 +10,31 @@
 
 namespace calm {
 
-// A rate for every step: it rises over the warm-up as peak * (step + 1) / warmup, and then stays, or falls along half a
-// cosine to floor * peak at the last step; or falls so over the time of a run whose steps nobody knows before.
+// The learning rate of every step. It rises during the warm-up as peak * (step + 1) / warmup, then stays, or falls
+// along half a cosine to floor * peak at the last step. In a run of unknown length the cosine falls with time instead.
 class schedule {
 public:
     // Warm-up, then constant: the published recipe. Throws errc::usage unless peak > 0 and warmup >= 0.
     static schedule constant(double peak, index_t warmup) { return {peak, warmup, 0, 1}; }
 
-    // Warm-up, then a cosine whose last step, total - 1, has floor * peak. Throws errc::usage unless total > warmup and
-    // 0 <= floor <= 1. A tenth is the usual floor: a run that goes on afterwards still learns.
+    // Warm-up, then a cosine that reaches floor * peak at the last step, total - 1. Throws errc::usage unless total >
+    // warmup and 0 <= floor <= 1. The usual floor is a tenth: a run that is resumed afterwards still learns.
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
         require(total > warmup, errc::usage, "calm::schedule: expected more steps in all than the ", warmup,
                 " of warm-up, found ", total);
         return {peak, warmup, total, floor};
     }
 
-    // The same for a run that time ends: the cosine falls from its beginning to its end over the share of the run that
-    // is done, and the warm-up, in steps, is a factor. Throws errc::usage unless warmup >= 0 and 0 <= floor <= 1.
+    // For a run limited by time: the cosine falls with the progress of the run from its beginning to its end, and the
+    // warm-up, in steps, is a factor. Throws errc::usage unless warmup >= 0 and 0 <= floor <= 1.
     static schedule cosine_of_time(double peak, index_t warmup, double floor = 0.1) {
         schedule made{peak, warmup, 0, floor};
         made.of_time_ = true;
         return made;
     }
 
-    // The rate of a step; steps after the last have the last one's. `done`, in [0, 1], is the share of the run before
-    // the step, and counts for cosine_of_time alone.
+    // Learning rate of `step`; steps after the last keep its rate. `done`, in [0, 1], is the progress before the step
+    // and counts only for cosine_of_time.
     [[nodiscard]] double operator()(index_t step, double done = 0) const {
         double const peak = of_time_ ? peak_ * fallen(done) : peak_;
         if (step < warmup_) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_);
@@ -53,14 +53,14 @@ private:
                 "calm::schedule: expected a floor from 0 to 1, a fraction of the peak, found ", floor);
     }
 
-    // What is left of the peak after a part of the cosine.
+    // Fraction of the peak left after a part of the cosine.
     [[nodiscard]] double fallen(double part) const {
         return floor_ + (1 - floor_) * 0.5 * (1 + std::cos(std::numbers::pi * part));
     }
 
     double peak_;
     index_t warmup_;
-    index_t total_;  // 0 where no step is the last
+    index_t total_;  // 0: no last step
     double floor_;
     bool of_time_ = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// How the parameters of a model are shared out among ranks, and in which pieces shares go to others.
+// How parameters are sharded among ranks, and in which chunks shards are sent.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace calm::detail {
 
-// A piece of each rank's share, which go at once: side by side, this rank's first.
+// One chunk of each rank's shard, exchanged together: side by side, this rank's chunk first.
 struct round_of_pieces {
-    std::vector<shared_work::part> pieces;  // (R) where each is among them
-    index_t begin = 0;                      // of its parts, this rank's first
+    std::vector<shared_work::part> pieces;  // (R) position of each chunk
+    index_t begin = 0;                      // first of its parts, this rank's first
     index_t own_end = 0;
     index_t end = 0;
-    index_t size = 0;  // elements of all pieces together
+    index_t size = 0;  // elements of all chunks together
 };
 
-// What goes at some time, in rounds.
+// All that is sent for some parameters, in order.
 struct all_pieces {
     std::vector<packed_part> parts;
     std::vector<round_of_pieces> rounds;
-    std::vector<std::size_t> group_ends;  // one past the last round of each group of parameters
+    std::vector<std::size_t> group_ends;  // one past the last round of each bucket
 };
 
-// All parameters in groups of neighbours, each of which is one row of elements, in their order, cut into a share for
-// each rank: whole ranges (block/ranges.hpp). Groups come one after another, as backward ends with them.
+// All parameters in buckets of neighbours. The elements of a bucket, in order, are cut into one shard per rank, of
+// whole ranges (block/ranges.hpp). Buckets are exchanged one after another, as backward completes them.
 class share_layout {
 public:
     using part = shared_work::part;
 
-    // Of parameters of these sizes, for a rank of so many; a share goes in pieces of at most `piece` elements. A group
-    // ends with the parameter by which it has `group` elements.
+    // For parameters of these sizes, seen from one rank; a chunk has at most `piece` elements. A bucket ends with the
+    // parameter that brings it to `group` elements.
     share_layout(std::vector<index_t> const& sizes, int rank, int ranks, index_t piece, index_t group) :
         rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), group_begins_{0} {
         for (auto const size : sizes) {
@@ -50,27 +50,27 @@ public:
         piece_ = std::min(piece, most);
     }
 
-    [[nodiscard]] index_t elements() const { return elements_; }                  // of all
+    [[nodiscard]] index_t elements() const { return elements_; }                  // of all parameters
     [[nodiscard]] index_t size(std::size_t i) const { return tensors_[i].size; }  // of parameter i
-    [[nodiscard]] index_t piece() const { return piece_; }                        // the most of a share that go at once
-    // (G + 1) the first parameter of each group.
+    [[nodiscard]] index_t piece() const { return piece_; }                        // largest chunk of a shard
+    // (G + 1) first parameter of each bucket, then the number of parameters.
     [[nodiscard]] std::vector<std::size_t> const& group_begins() const { return group_begins_; }
     [[nodiscard]] std::vector<parameter_range> const& ranges() const { return ranges_; }
-    // The numbers of a rank's ranges, in order.
+    // Numbers of a rank's ranges, in order.
     [[nodiscard]] std::vector<std::size_t> ranges_of_rank(std::size_t r) const {
         std::vector<std::size_t> all;
         for (auto const& row : rows_)
             for (std::size_t i = row.first_range[r]; i < row.first_range[r + 1]; ++i) all.push_back(i);
         return all;
     }
-    // What this rank's share has of parameter i.
+    // This rank's part of parameter i.
     [[nodiscard]] part own(std::size_t i) const {
         auto const& one = tensors_[i];
         auto const& cuts = rows_[one.group].cuts;
         auto const within = [&](index_t at) { return std::clamp<index_t>(at - one.place, 0, one.size); };
         return {within(cuts[rank_]), within(cuts[rank_ + 1])};
     }
-    // What there is to send of the parameters that are marked, group by group.
+    // What to send for the marked parameters, bucket by bucket.
     [[nodiscard]] all_pieces pieces_of(std::vector<bool> const& marked) const {
         all_pieces all;
         for (auto const& row : rows_) {
@@ -93,20 +93,20 @@ public:
 private:
     struct tensor_place {
         index_t size;
-        index_t place;  // of its first element among those of all
+        index_t place;  // of its first element among all elements
         std::size_t group;
     };
     struct group_row {
-        std::vector<index_t> cuts;             // (R + 1) where shares begin among the elements of all
-        std::vector<std::size_t> first_range;  // (R + 1) of each share
-        index_t most;                          // elements of a share
+        std::vector<index_t> cuts;             // (R + 1) first element of each shard, among all elements
+        std::vector<std::size_t> first_range;  // (R + 1) first range of each shard
+        index_t most;                          // elements of the largest shard
     };
 
     [[nodiscard]] std::size_t groups() const { return group_begins_.size() - 1; }
     [[nodiscard]] index_t place_of(std::size_t i) const { return i < tensors_.size() ? tensors_[i].place : elements_; }
 
-    // Shares of about the same size: a range belongs to the rank whose equal part of the group it begins in. The most
-    // elements of one.
+    // Cuts bucket g into shards of about equal size: a range belongs to the rank whose equal part of the bucket it
+    // begins in. Returns the elements of the largest shard.
     index_t cut(std::size_t g) {
         index_t const begin = place_of(group_begins_[g]), elements = place_of(group_begins_[g + 1]) - begin;
         auto const place = [&](std::size_t i) {
@@ -125,7 +125,7 @@ private:
         }
         return row.most;
     }
-    // To the last round: what rank r's share of a group has in it, from its element `at` on.
+    // Adds the chunk of rank r's shard that starts at its element `at` to the last round.
     void add_piece(all_pieces& all, group_row const& row, index_t at, std::size_t r,
                    std::vector<bool> const& marked) const {
         auto& round = all.rounds.back();

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank of several does of a job that is made of pieces, such as an evaluation.
+// One rank's view of a job made of pieces, such as a distributed evaluation.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,11 +17,10 @@
 
 namespace calm {
 
-// One rank's end of a job whose pieces are numbered from 0. Which pieces there are does not depend on the ranks, each
-// is done by one of them, and what came of them is taken in the order of their numbers: so the numbers of the job are
-// those of one rank, bit for bit. All ranks call the same verbs in the same order, and any of them throws where another
-// rank failed. Work knows ranks by this alone, a null pointer where there is one; rank_pieces.hpp makes it of a
-// collective.
+// One rank's part of a job whose pieces are numbered from 0. The pieces do not depend on the ranks, each is done by one
+// rank, and results are taken in the order of the pieces: the outcome is bit-identical to one rank. All ranks make the
+// same calls in the same order; any call throws if another rank failed. A job knows ranks only by this interface, a
+// null pointer for one rank; rank_pieces.hpp implements it on a process group.
 class shared_pieces {
 public:
     shared_pieces() = default;
@@ -29,16 +28,16 @@ public:
     shared_pieces(shared_pieces const&) = delete;
     shared_pieces& operator=(shared_pieces const&) = delete;
 
-    // Whether this rank does a piece. Throws where another rank failed or has ended.
+    // Whether this rank does a piece. Throws if another rank failed or has ended.
     [[nodiscard]] virtual bool is_own(index_t number) const = 0;
-    // Within a piece that takes long: shows the others that this rank is at it. Throws as is_own().
+    // Called within long pieces: shows the other ranks that this rank is alive. Throws as is_own().
     virtual void keep_in_touch() = 0;
-    // What each rank has, one after another in the order of their numbers: the same on all. The bytes are as other
-    // ranks sent them. Throws errc::distributed where they have more than so many bytes together.
+    // Concatenates the bytes of all ranks in rank order, with the same result on all. The bytes are not validated.
+    // Throws errc::distributed for more than `most` bytes in total.
     virtual std::vector<std::byte> gather(std::span<std::byte const> own, std::uint64_t most) = 0;
-    // Each count becomes the sum of those of all ranks. Throws errc::distributed for a count that is none.
+    // Replaces each count by its sum over all ranks. Throws errc::distributed for an invalid count.
     virtual void add_up(std::span<index_t> counts) = 0;
-    // Throws errc::distributed, the same at all ranks, where one has another setting than rank 0.
+    // Throws errc::distributed, the same on all ranks, if a rank has another setting than rank 0.
     virtual void require_alike(std::span<setting const> settings) = 0;
 };
 
@@ -48,31 +47,30 @@ inline bool is_done_here(shared_pieces const* ranks, index_t number) {
     return ranks == nullptr || ranks->is_own(number);
 }
 
-// Results of pieces on their way to whoever takes them, one by one in the order of their numbers: at once from one
-// rank, and once all pieces are done from several.
+// Delivers results in the order of their pieces: at once with one rank, after all pieces are done with several.
 template <class T> class piece_results {
     static_assert(std::is_trivially_copyable_v<T>);
 
 public:
-    using taker = std::function<void(T const&)>;  // of a result
-    using check = bool (*)(T const&);             // whether another rank may have found it
+    using taker = std::function<void(T const&)>;  // receives a result
+    using check = bool (*)(T const&);             // whether a result of another rank is valid
 
     piece_results(
         shared_pieces* ranks, taker take, check can_be = [](T const&) { return true; }) :
         ranks_(ranks),
         take_(std::move(take)), can_be_(can_be) {}
-    piece_results(piece_results const&) = delete;  // the taker knows where its owner is
+    piece_results(piece_results const&) = delete;  // the taker refers to its owner
     piece_results& operator=(piece_results const&) = delete;
 
-    // Of the next piece of this rank; their numbers ascend.
+    // Adds the result of this rank's next piece; numbers ascend.
     void add(index_t number, T const& result) {
         if (ranks_ == nullptr)
             take_(result);
         else
             own_.push_back({number, result});
     }
-    // All of so many pieces are done: of several ranks, takes the results of all. Throws errc::distributed where those
-    // of another rank cannot be.
+    // Called when all `pieces` are done; with several ranks, delivers the results of all ranks. Throws
+    // errc::distributed if another rank's results are invalid.
     void end(index_t pieces) {
         if (ranks_ == nullptr) return;
         auto const bytes = ranks_->gather(std::as_bytes(std::span<numbered const>(own_)),

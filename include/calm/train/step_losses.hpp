@@ -1,5 +1,5 @@
 #pragma once
-// The losses of a step's micro-batches, on the executor.
+// Losses of the micro-batches of one step, in device memory.
 
 #include "calm/model/autoencoder_losses.hpp"
 #include "calm/tensor/for_each.hpp"
@@ -7,18 +7,18 @@
 
 namespace calm::detail {
 
-// Where a micro-batch leaves its losses on the executor, on a device always the same place, so that it can be asked for
-// again; a language model has only the first of them.
+// Where a micro-batch leaves its losses in device memory. On a device this is always the same place, so that the work
+// can be replayed. A language model has only the first loss.
 template <class Backend> using losses_view = vector_view<autoencoder_losses, 1, Backend>;
 template <class Backend> total_view<Backend> loss_alone(losses_view<Backend> const& losses) {
     return {&losses.data()->loss, extents<1>()};
 }
 
-// loss = that of a step, from its micro-batches'.
+// loss = mean over the micro-batches.
 struct loss_of_step {
     double* loss;
     autoencoder_losses const* losses;
-    index_t count;  // of the micro-batches
+    index_t count;  // number of micro-batches
     CALM_HD void operator()(index_t) const {
         double const share = 1.0 / static_cast<double>(count);
         *loss = 0;

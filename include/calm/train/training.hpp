@@ -1,5 +1,5 @@
 #pragma once
-// The steps of a run, whatever is trained: rates, updates, intervals and what is told. loop.hpp has the models.
+// The training loop of a run, for any model: learning rates, updates, intervals and reports. loop.hpp has the models.
 
 #include <algorithm>
 #include <array>
@@ -34,29 +34,29 @@ template <class Space> std::size_t bytes_of_parameters(std::vector<any_parameter
     return bytes;
 }
 
-// Whether an interval ends with this step: of `every` steps, or of a tenth of the run.
+// Whether an interval of `every` steps, or of a tenth of the run if `every` is 0, ends with this step.
 inline bool is_due(index_t every, progress const& now, double done_before) {
     if (every > 0) return (now.step + 1) % every == 0;
     return static_cast<int>(now.done * 10) > static_cast<int>(done_before * 10);
 }
 
-// What a step takes.
+// Size of one step.
 struct step_size {
     index_t tokens;                  // of the only phase, or of the second
-    double flops;                    // of either phase
-    index_t first_phase_tokens = 0;  // where there are two
+    double flops;                    // the same in both phases
+    index_t first_phase_tokens = 0;  // 0: no first phase
 };
 
-// Runs steps of micro-batches. `take(now)` takes the next one from the text, also where another rank does it; it may be
-// empty. `micro(now, losses)` adds the gradients of ctx.micro_batch of the step and leaves its losses; the gradients of
-// several add up in a gradient_tree. It knows parameters and no model: it is compiled once for all of a space.
+// Runs steps of micro-batches. `take(now)` takes the next micro-batch from the text, also if another rank computes it;
+// it may be empty. `micro(now, losses)` adds the gradients of ctx.micro_batch and stores its losses; a gradient_tree
+// adds up the gradients of several. The class knows parameters but no model, so it is compiled once per space.
 template <class Space> class training {
 public:
     using Backend = typename Space::backend;
     using taking = std::function<void(progress const&)>;
     using micro_batch_step = std::function<void(progress&, losses_view<Backend> const&)>;
 
-    // What it refers to outlives it.
+    // All references outlive it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
              training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro,
              taking const& take, shared_work* work) :
@@ -82,7 +82,7 @@ public:
         memory_ = planned.total();
         if (tell_.start) tell_.start(planned);
         resume();
-        // What all ranks do from here on is the same, if these are.
+        // From here on all ranks act alike, if they begin alike.
         if (several()) work_->begin_together(ctx_.seed, state_, recipe_, size_.tokens);
         agree_on_time();
         used_ = state_.seconds;
@@ -111,7 +111,7 @@ public:
 private:
     [[nodiscard]] bool several() const { return work_ != nullptr; }
     [[nodiscard]] int rank() const { return several() ? work_->rank() : 0; }
-    // The time by which several ranks go is rank 0's: what follows from it is the same on all.
+    // Several ranks use the time of rank 0, so that all decide alike.
     void agree_on_time() {
         if (several()) clock_ = work_->agree_on_time(state_.step);
     }
@@ -125,7 +125,7 @@ private:
     }
 
     [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
-    // Of the next step.
+    // Learning rate of the next step.
     [[nodiscard]] double rate() const {
         return rates_[in_first_phase()](state_.step - state_.first_phase_steps, done_of_phase());
     }
@@ -133,13 +133,13 @@ private:
         double const first = recipe_.first_phase;
         return in_first_phase() ? done_ / first : std::max(done_ - first, 0.0) / (1 - first);
     }
-    // Of all steps that are done.
+    // Tokens of all steps done.
     [[nodiscard]] index_t tokens() const {
         index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
         return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
     }
     [[nodiscard]] memory_plan plan() {
-        bool const gathers = several() && rank() == 0 && host_memory<Backend>;  // the moments of all, to save them
+        bool const gathers = several() && rank() == 0 && host_memory<Backend>;  // the state of all ranks, to save it
         return {{{"values", weights_ + frozen_bytes_ + copies_.bytes()},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
                                    (several() ? work_->buffer_bytes() : 0)},
@@ -161,7 +161,7 @@ private:
         optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
         if (several()) forget_moments();
     }
-    // Of several ranks rank 0 has those of all, as long as they are saved.
+    // With several ranks, rank 0 has the state of all only while it is saved.
     void forget_moments() {
         state_.moments.clear();
         optimizer_.forget_copies();
@@ -171,13 +171,13 @@ private:
         state_.moments = optimizer_.gather_moments();
     }
 
-    // A step; what a device makes of it is not known yet.
+    // One step; its outcome on a device is not known yet.
     progress step(bool first_phase, double rate) {
         progress now;
         now.first_phase = first_phase;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
         auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
-        // Micro-batches are alike: one tells what memory they take.
+        // Micro-batches are alike: one is enough to measure memory.
         index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
         index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
         std::optional copies(copies_.use(ctx_, recipe_.rounding));
@@ -210,7 +210,8 @@ private:
         if (several() && !ctx_.rehearsing()) work_->gather_values();
         return now;
     }
-    // Of one micro-batch to those before it. What the last one makes whole is on its way to other ranks while it runs.
+    // Adds the gradients of one micro-batch to the earlier ones. Buckets that the last micro-batch completes are
+    // exchanged while it runs.
     template <class Micro> void add_gradients(index_t number, bool first_phase, Micro const& micro) {
         if (!watch_ || (number + 1 < own_micro_batches_ && !ctx_.rehearsing())) {
             micro();
@@ -226,7 +227,7 @@ private:
             watch_->run(ctx_, first_phase, micro, begin, [&] { work_->bring_on(); });
         }
     }
-    // Of all micro-batches of a step.
+    // Adds the mean over all micro-batches.
     static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
         double const share = 1.0 / static_cast<double>(micro_batches.size());
         for (auto const& one : micro_batches) {
@@ -237,7 +238,7 @@ private:
         }
     }
 
-    // A step with bad numbers has changed nothing: it can be left out, where that is known before the next one.
+    // A step that is not finite has changed nothing, so it can be skipped if the host knows before the next one.
     progress step_or_skip(std::optional<error>& why) {
         try {
             auto now = step(in_first_phase(), rate());
@@ -256,7 +257,7 @@ private:
         return now;
     }
 
-    // The next step, of which the host may not know yet what came of it.
+    // Enqueues the next step; the host may not know its outcome yet.
     void ask_for_a_step(std::optional<error>& left_out) {
         index_t const number = state_.step;
         ctx_.step = static_cast<std::uint32_t>(number);
@@ -271,7 +272,7 @@ private:
         asked_.push_back(now);
     }
 
-    // Whether the steps that were asked for can wait.
+    // Whether the report of the enqueued steps can wait.
     [[nodiscard]] bool is_told_later(double done_before) const {
         auto now = asked_.back();
         now.done = done_;
@@ -279,7 +280,7 @@ private:
                !is_measured(now, done_before) && !is_due(recipe_.save_every, now, done_before);
     }
 
-    // Tells what came of the steps that were asked for, in order. Throws errc::non_finite for the first that was not.
+    // Reports the enqueued steps in order. Throws errc::non_finite for the first that was not finite.
     void tell_steps(throughput& speed, std::optional<error> const& left_out) {
         std::size_t const finite = tells_at_once_ ? asked_.size() : bring_outcomes();
         index_t tokens = 0;
@@ -294,7 +295,7 @@ private:
         if (finite < asked_.size()) optimizer_.require_finite(ctx_);
         done_ = asked_.back().done;
     }
-    // Waits for a device; how many of the steps, from the first, were finite.
+    // Waits for a device; returns how many steps, from the first, were finite.
     std::size_t bring_outcomes() {
         auto const came = optimizer_.outcomes(ctx_, std::ssize(asked_));
         auto const losses = has_parts(asked_.front()) ? brought_losses(asked_.size()) : no_losses();
@@ -302,7 +303,7 @@ private:
         for (std::size_t i = 0; i < came.size(); ++i) take(asked_[i], came[i], losses.subspan(i * each, each));
         return came.size();
     }
-    // Whether a loss has parts, which the optimizer does not keep: that of a language model has none.
+    // Whether a loss has parts, which the optimizer does not keep; the loss of a language model has none.
     static bool has_parts(progress const& now) { return !std::isnan(now.cross_entropy); }
     static void take(progress& now, step_outcome const& came, std::span<autoencoder_losses const> micro_batches) {
         if (!micro_batches.empty()) add_losses(now, micro_batches);
@@ -310,13 +311,13 @@ private:
         now.gradient_norm = came.norm;
     }
     static std::span<autoencoder_losses const> no_losses() { return {}; }
-    // Of the first steps of those that were asked for.
+    // Losses of the first enqueued steps, on the host.
     std::span<autoencoder_losses const> brought_losses(std::size_t steps) {
         auto const count = static_cast<index_t>(steps) * recipe_.accumulation;
         return on_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
                        losses_found_);
     }
-    // What is known once a step is done.
+    // Fills in the values that are known only after the step.
     void complete(progress& now, throughput const& speed) const {
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
@@ -329,12 +330,12 @@ private:
         now.done = share_done(recipe_, now.step + 1, now.seconds);
     }
 
-    // Whether an evaluation is due after a step that is not the last.
+    // Whether an evaluation is due after this step, which is not the last.
     [[nodiscard]] bool is_measured(progress const& now, double done_before) const {
         return is_due(recipe_.evaluate_every, now, done_before) || (done_before < 0.2 && now.done >= 0.2);
     }
 
-    // Evaluation, saving and the state, each where it is due after a step; whether the run ends.
+    // Evaluation, saving and checkpoint, each if it is due after this step; returns whether the run ends.
     bool tell_intervals(progress const& now, double done_before, throughput const& speed) {
         bool const whole = now.done >= 1;
         bool const last = whole || (tell_.stop && tell_.stop());
@@ -361,37 +362,37 @@ private:
     training_recipe const& recipe_;
     training_callbacks const& tell_;
     step_size size_;
-    shared_work* work_;          // of several ranks, or null
-    index_t own_micro_batches_;  // of a step's
+    shared_work* work_;          // null for one rank
+    index_t own_micro_batches_;  // per step
     std::size_t weights_;        // bytes
     std::size_t frozen_bytes_;
     micro_batch_step const& micro_;
     taking const& take_;
-    std::array<schedule, 2> rates_;  // of the only or second phase, of the first
+    std::array<schedule, 2> rates_;  // of the only or second phase, then of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
-    std::optional<gradient_watch<Space>> watch_;  // of several ranks
-    bf16_copies<Backend> copies_;                 // of the weights, for the products of a step
+    std::optional<gradient_watch<Space>> watch_;  // with several ranks
+    bf16_copies<Backend> copies_;                 // rounded weights for the products of one step
     training_state state_;
     std::size_t memory_ = 0;       // bytes of the plan
-    double used_ = 0;              // seconds, before it went on
-    double done_ = 0;              // of the run, 0 .. 1
-    double clock_ = 0;             // seconds, of several ranks
-    std::vector<progress> asked_;  // steps that are not told yet
-    bool tells_at_once_;           // the host knows what came of a step before it asks for the next
-    tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // a micro-batch each, of the steps in asked_
-    tensor<autoencoder_losses, extents<1>, Backend> newest_;    // of a device: the last micro-batch's
-    tensor<double, extents<1>, Backend> loss_;                  // of the last step, for a device
-    std::vector<autoencoder_losses> losses_found_;              // room for what a device has
+    double used_ = 0;              // seconds before the run was resumed
+    double done_ = 0;              // progress, 0 .. 1
+    double clock_ = 0;             // seconds, with several ranks
+    std::vector<progress> asked_;  // steps not reported yet
+    bool tells_at_once_;           // the host knows the outcome of each step before it enqueues the next
+    tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // one per micro-batch of the steps in asked_
+    tensor<autoencoder_losses, extents<1>, Backend> newest_;    // on a device: of the last micro-batch
+    tensor<double, extents<1>, Backend> loss_;                  // on a device: of the last step
+    std::vector<autoencoder_losses> losses_found_;              // host buffer for the losses of a device
 };
 
-// A whole run, of several ranks or of one.
+// A whole run, on one rank or several.
 template <class Space, class Ranks = std::nullptr_t>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
            training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
            typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
            Ranks ranks = nullptr) {
-    // A matrix of Muon in several shares is several ranks' work: whole ones go together.
+    // Every rank that has part of a matrix runs Muon on all of it, and a single bucket splits the fewest matrices.
     auto const when = r.optimizer.muon > 0 ? adding::after_backward : adding::during_backward;
     auto const work = part_of(ctx, parameters, when, ranks);
     training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();

@@ -1,13 +1,13 @@
 #pragma once
-// AdamW in portable block form (tensor/kernel.hpp), and what packets and blocks share: the update of an element, and
-// what follows from the norm of the gradients.
+// AdamW as portable block kernels (tensor/kernel.hpp). The CPU shares the update of an element and the handling of the
+// norm.
 
 #include "calm/tensor/block/elementwise.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm {
 
-// What a step of training came to.
+// Outcome of a training step.
 struct step_outcome {
     double loss = 0;  ///< the mean of its micro-batches
     double norm = 0;  ///< of all gradients together, before clipping
@@ -15,58 +15,58 @@ struct step_outcome {
 
 namespace detail {
 
-inline constexpr index_t outcomes_kept = 64;  // steps whose outcomes a device keeps until the host asks
+inline constexpr index_t outcomes_kept = 64;  // steps whose outcomes a device keeps until the host reads them
 
-inline constexpr double muon_momentum = 0.95;  // of the mean of gradients, where their direction is what counts
+inline constexpr double muon_momentum = 0.95;  // momentum of matrices that Muon updates
 
-// One parameter's memory.
+// Pointers and properties of one parameter.
 template <class T> struct adamw_slot {
     T* value;
     T* gradient;
     T* first;
-    T* second;  // null where nobody asks for it
+    T* second;  // null where unused
     index_t size;
     bool decays;
-    bool is_hidden;  // a matrix between hidden states, whose moments may be younger than the run
-    bool leads;      // the gradient becomes what train/muon.hpp updates the values with
+    bool is_hidden;  // a matrix between hidden states; its optimizer state may be younger than the run
+    bool leads;      // updated by Muon: lead() turns its gradient into the direction
 };
 
-// What the host says of an update.
+// Arguments of an update, written by the host.
 template <class T> struct adamw_told {
-    index_t step;    // of the run, for messages
-    index_t update;  // the number of this one, from 1
-    double loss;     // of the step, where it is the host's
-    double clip;     // the largest norm; 0: gradients stay as they are
-    T keep;          // 1 - rate * weight_decay, of weights that decay
+    index_t step;    // of the run, for error messages
+    index_t update;  // number of this update, from 1
+    double loss;     // of the step, unless the loss is in device memory
+    double clip;     // largest norm; 0: no clipping
+    T keep;          // 1 - rate * weight_decay, for weights that decay
     T towards;       // 1 - beta1
     T beta2;
     T rest2;  // 1 - beta2
-    // Over the moments' bias corrections.
+    // Factors with the bias corrections of first and second moment.
     struct corrected {
-        T rate;  // over that of the first moment
-        T root;  // 1 / sqrt(that of the second moment)
+        T rate;  // learning rate / correction of the first moment
+        T root;  // 1 / sqrt(correction of the second moment)
     };
     corrected others;
-    corrected hidden;  // of matrices between hidden states
+    corrected hidden;  // for matrices between hidden states
     T eps;
-    T muon;  // the rate of what train/muon.hpp updates
+    T muon;  // learning rate of Muon
 };
 
-// What came of the last updates. The first whose loss or gradients are not finite changes nothing, nor do those that
-// follow, until the host has asked.
+// Outcomes of the last updates. From the first non-finite loss or gradient on, updates change nothing until the host
+// has read the record.
 struct adamw_record {
-    double scale;                       // of the gradients, in the last one
-    index_t bad_update;                 // the number of that update; 0: all were finite
-    index_t bad_step;                   // the step that it belongs to
-    step_outcome steps[outcomes_kept];  // of update u at u % outcomes_kept
+    double scale;                       // clipping factor of the last update
+    index_t bad_update;                 // number of the first non-finite update; 0: none
+    index_t bad_step;                   // the step of that update
+    step_outcome steps[outcomes_kept];  // update u at u % outcomes_kept
 };
 
-// All that a step reads and writes, in memory of the executor.
+// All inputs and outputs of an update, in device memory.
 template <class T> struct adamw_memory {
     adamw_slot<T> const* slots;
     parameter_range const* ranges;
-    index_t count;  // of the ranges
-    double* sums;   // (1 + count) of squares: of all gradients, of each range
+    index_t count;  // number of ranges
+    double* sums;   // (1 + count) sums of squares: all gradients, then each range
     adamw_told<T>* told;
     adamw_record* record;
 };
@@ -75,7 +75,8 @@ CALM_HD constexpr bool is_finite(double x) {
     return x - x == 0;
 }
 
-// What follows from the sum of the squares of all gradients, and from the loss: that at the address, or the host's.
+// Records outcome and clipping factor, given the sum of squares of all gradients and the loss: *loss, or told.loss if
+// null.
 template <class T> CALM_HD void conclude(adamw_memory<T> const& all, double squares, double const* loss) {
     auto const& told = *all.told;
     auto& record = *all.record;
@@ -100,7 +101,7 @@ template <class T> struct adamw_update {
         slot(all.slots[number]), told(*all.told), corrected(slot.is_hidden ? told.hidden : told.others),
         scale(static_cast<T>(all.record->scale)), keep(slot.decays ? told.keep : T{1}) {}
 
-    // Element i, or the lanes from there; its gradient is zero afterwards.
+    // Updates element i, or the lanes from i, and clears its gradient.
     template <class V> [[gnu::always_inline]] CALM_HD inline void at(index_t i) const {
         V const g = load<V>(slot.gradient + i) * splat<V>(scale);
         V const m0 = load<V>(slot.first + i);
@@ -113,7 +114,7 @@ template <class T> struct adamw_update {
         store(slot.value + i, p);
         store(slot.gradient + i, V{});
     }
-    // The same where train/muon.hpp goes on: the gradient becomes the mean of gradients, a step ahead.
+    // For Muon: updates the momentum and replaces the gradient by the Nesterov direction.
     template <class V> [[gnu::always_inline]] CALM_HD inline void lead(index_t i) const {
         V const g = load<V>(slot.gradient + i) * splat<V>(scale);
         V const m0 = load<V>(slot.first + i);
@@ -123,14 +124,14 @@ template <class T> struct adamw_update {
     }
 };
 
-// What the sum of squares is for: its number alone, or an update with the loss at an address (conclude).
+// Whether a norm is only computed, or ends in conclude(), with the loss at `loss`.
 struct norm_use {
     bool updates = false;
     double const* loss = nullptr;
 };
 
-// sums[1 + block] = the sum of the squares of a range, in double and in a fixed order. Those of an update that was not
-// finite stay: the host looks there for the first bad gradient.
+// sums[1 + block] = sum of squares of a range, in double and in a fixed order. The sums of a non-finite update are
+// kept: the host searches them for the first bad gradient.
 template <class T> struct sum_of_squares_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -149,7 +150,7 @@ template <class T> struct sum_of_squares_kernel {
     }
 };
 
-// sums[0] = their sum, and what follows for an update; one block.
+// sums[0] = sum over all ranges, then conclude() for an update. One block.
 template <class T> struct norm_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -165,7 +166,7 @@ template <class T> struct norm_kernel {
     }
 };
 
-// A block updates a range, unless the record forbids it.
+// Each block updates one range; does nothing after a non-finite update.
 template <class T> struct adamw_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -184,18 +185,18 @@ template <class T> struct adamw_kernel {
     }
 };
 
-// The sums of squares of each range.
+// Sum of squares of each range.
 template <block_executor Backend, class T>
 void run_range_squares(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     launch(ctx, all.count, sum_of_squares_kernel<T>{all, use});
 }
-// The sum of the squares of all gradients, and what it is used for.
+// Sum of squares of all gradients, then conclude() for an update.
 template <block_executor Backend, class T>
 void run_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     launch(ctx, 1, norm_kernel<T>{all, use});
 }
 
-// One update of every parameter, unless the record forbids it.
+// One update of every parameter, skipped after a non-finite update.
 template <block_executor Backend, class T> void run_adamw(context<Backend> const& ctx, adamw_memory<T> const& all) {
     launch(ctx, all.count, adamw_kernel<T>{all});
 }

@@ -1,24 +1,24 @@
 #pragma once
-// How gradients of micro-batches are set aside and added, in portable block form (tensor/kernel.hpp); packets and
-// blocks share what is done to an element.
+// Sets aside and adds gradients of micro-batches, as portable block kernels (tensor/kernel.hpp). The CPU shares the
+// code for an element.
 
 #include "calm/tensor/block/elementwise.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm::detail {
 
-// One parameter's gradient, and its place in a sum that waits.
+// One parameter's gradient, and its offset in a partial sum.
 template <class T> struct tree_slot {
     T* gradient;
     index_t size;
-    index_t place;  // of its first element
+    index_t place;  // offset of its first element
 };
 
-// All of them, in memory of the executor.
+// All parameters, in device memory.
 template <class T> struct tree_memory {
     tree_slot<T> const* slots;
     parameter_range const* ranges;
-    index_t count;  // of the ranges
+    index_t count;  // number of ranges
 };
 
 // w = g, g = 0.
@@ -35,7 +35,7 @@ struct add_waiting {
     }
 };
 
-// A block a range, with w in `waiting`.
+// One block per range; w is in `waiting`.
 template <class Do, class T> struct tree_kernel {
     static constexpr int threads = 256;
     struct shared {};

@@ -1,29 +1,29 @@
 #pragma once
-// What ranks send each other of parameters: elements of many tensors side by side, in portable block form
-// (tensor/kernel.hpp); packets and blocks share what is done to a run of elements.
+// Packs elements of many parameters into one buffer for ranks to exchange, as portable block kernels
+// (tensor/kernel.hpp). The CPU shares the code for a run of elements.
 
 #include "calm/tensor/kernel.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm::detail {
 
-// Elements of a parameter, and where they stand among those that go together.
+// Elements begin .. end - 1 of a parameter, and their offset in the packed buffer.
 struct packed_part {
-    index_t slot;  // the parameter's number
+    index_t slot;  // index of the parameter
     index_t begin;
     index_t end;
-    index_t at;  // of the first of them
+    index_t at;  // offset of the first element
 };
 
-// What there is of a parameter: element i at data[i - first].
+// A parameter, or this rank's part of it: element i is at data[i - first].
 template <class T> struct packed_slot {
     T* data;
     index_t first;
 };
 
-// What is done to elements first, first + step, ... of a run of n, the first of which is x[0] and stands at `at`.
+// Operations on elements first, first + step, ... of a run of n that starts at x[0] and packed[at].
 
-// They are packed.
+// Copies to the buffer.
 template <class T> struct pack {
     T* packed;
     [[gnu::always_inline]] CALM_HD inline void operator()(T* x, index_t at, index_t n, index_t first,
@@ -31,7 +31,7 @@ template <class T> struct pack {
         for (index_t i = first; i < n; i += step) packed[at + i] = x[i];
     }
 };
-// They are packed, and zero where they were.
+// Copies to the buffer and clears the source.
 template <class T> struct pack_away {
     T* packed;
     [[gnu::always_inline]] CALM_HD inline void operator()(T* x, index_t at, index_t n, index_t first,
@@ -42,7 +42,7 @@ template <class T> struct pack_away {
         }
     }
 };
-// They become what is packed.
+// Copies from the buffer.
 template <class T> struct unpack {
     T const* packed;
     [[gnu::always_inline]] CALM_HD inline void operator()(T* x, index_t at, index_t n, index_t first,
@@ -50,14 +50,13 @@ template <class T> struct unpack {
         for (index_t i = first; i < n; i += step) x[i] = packed[at + i];
     }
 };
-// They become the sum of what each rank has of them, in the tree of the ranks' numbers: that of detail::add_in_tree,
-// level by level. What is packed is changed.
+// x = sum over the ranks, level by level in the same tree as detail::add_in_tree. Overwrites the packed elements.
 template <class T> struct sum_of_ranks {
-    T* own;          // of this rank
-    T* others;       // of the others, one behind the other
-    index_t stride;  // elements of each
-    index_t rank;    // this one's number
-    index_t count;   // how many there are
+    T* own;          // this rank's elements
+    T* others;       // the elements of the other ranks, in order
+    index_t stride;  // elements per rank
+    index_t rank;    // this rank
+    index_t count;   // number of ranks
 
     [[gnu::always_inline]] CALM_HD inline T* term(index_t r) const {
         return r == rank ? own : others + (r < rank ? r : r - 1) * stride;
@@ -75,14 +74,14 @@ template <class T> struct sum_of_ranks {
     }
 };
 
-// Some of the parts, in memory of the executor, and what they are of.
+// Some parts, in device memory, and the parameters that they refer to.
 template <class T> struct packed_parts {
     packed_part const* parts;
     index_t count;
     packed_slot<T> const* slots;
 };
 
-// A block a part.
+// One block per part.
 template <class T, class Do> struct packing_kernel {
     static constexpr int threads = 256;
     struct shared {};

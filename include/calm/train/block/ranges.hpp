@@ -1,5 +1,5 @@
 #pragma once
-// All parameters in parts of bounded size, so that one launch goes over all of them: a block or a task a part.
+// Splits all parameters into ranges of bounded size, so that one launch covers them with one block or task per range.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace calm::detail {
 
-// Some elements of one of the parameters.
+// Elements begin .. end - 1 of a parameter.
 struct parameter_range {
-    index_t slot;  // the parameter's number
+    index_t slot;  // index of the parameter
     index_t begin;
     index_t end;
 };
-inline constexpr index_t range_grain = 16384;  // elements of a range; the last of a parameter may have fewer
+inline constexpr index_t range_grain = 16384;  // elements per range; the last range of a parameter may be shorter
 
-// Of parameters with `slot.size` elements, in order.
+// Ranges of parameters with `slot.size` elements, in order.
 template <class Slot> std::vector<parameter_range> ranges_of(std::vector<Slot> const& slots) {
     std::vector<parameter_range> all;
     for (std::size_t s = 0; s < slots.size(); ++s)
