@@ -1,5 +1,5 @@
 #pragma once
-// Settings, by name, in which ranks that train or evaluate together must agree.
+// Settings, by name, in which ranks that train together must agree.
 
 #include <cstdint>
 #include <string>
@@ -7,7 +7,6 @@
 
 #include "calm/base/number_text.hpp"
 #include "calm/ranks/setting.hpp"
-#include "calm/train/evaluation_settings.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/training_callbacks.hpp"
 
@@ -44,22 +43,6 @@ inline std::vector<setting> settings_of(training_state const& s) {
             {"steps left out", std::to_string(s.skipped)},
             {"steps of the first phase", std::to_string(s.first_phase_steps)},
             {"seconds done", shortest(s.seconds)}};
-}
-
-inline std::string rule_text(sampler const& s) {
-    return std::string(s.name()) + " of " + std::to_string(s.n) + " + " + shortest(s.rest) + " equal draws, at most " +
-           std::to_string(s.most) + ", noise " + shortest(s.noise_scale) + ", T " + shortest(s.T);
-}
-inline std::string rule_text(token_sampler const& s) {
-    return "exact, T " + shortest(s.T) + ", top-k " + std::to_string(s.top_k) + ", top-p " + shortest(s.top_p);
-}
-template <class Rule> std::vector<setting> settings_of(settings_of_evaluation<Rule> const& s) {
-    return {{"block", std::to_string(s.block_tokens)},
-            {"samples", std::to_string(s.samples)},
-            {"seed", std::to_string(s.seed)},
-            {"positions", std::to_string(s.positions)},
-            {"blocks at once", std::to_string(s.batch)},
-            {"sampler", rule_text(s.sampler)}};
 }
 
 }  // namespace calm::detail

@@ -13,7 +13,6 @@
 #include "calm/model/limits.hpp"
 #include "calm/text/block_source.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/train/alike.hpp"
 #include "calm/train/brier_scoring.hpp"
 #include "calm/train/evaluate_autoencoder.hpp"
 #include "calm/train/evaluation.hpp"

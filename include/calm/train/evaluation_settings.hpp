@@ -1,8 +1,12 @@
 #pragma once
-// Settings for evaluating a language model.
+// Settings for evaluating a language model, which all ranks of an evaluation must share.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "calm/base/number_text.hpp"
+#include "calm/ranks/setting.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/token_sampler.hpp"
 
@@ -19,5 +23,26 @@ template <class Rule> struct settings_of_evaluation {
 };
 using evaluation_settings = settings_of_evaluation<sampler>;              // for a CALM
 using token_evaluation_settings = settings_of_evaluation<token_sampler>;  // for an autoregressive model
+
+namespace detail {
+
+inline std::string rule_text(sampler const& s) {
+    return std::string(s.name()) + " of " + std::to_string(s.n) + " + " + shortest(s.rest) + " equal draws, at most " +
+           std::to_string(s.most) + ", noise " + shortest(s.noise_scale) + ", T " + shortest(s.T);
+}
+inline std::string rule_text(token_sampler const& s) {
+    return "exact, T " + shortest(s.T) + ", top-k " + std::to_string(s.top_k) + ", top-p " + shortest(s.top_p);
+}
+// Settings, by name, in which ranks that evaluate together must agree.
+template <class Rule> std::vector<setting> settings_of(settings_of_evaluation<Rule> const& s) {
+    return {{"block", std::to_string(s.block_tokens)},
+            {"samples", std::to_string(s.samples)},
+            {"seed", std::to_string(s.seed)},
+            {"positions", std::to_string(s.positions)},
+            {"blocks at once", std::to_string(s.batch)},
+            {"sampler", rule_text(s.sampler)}};
+}
+
+}  // namespace detail
 
 }  // namespace calm
