@@ -82,6 +82,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_tensor_that_is_wrong_is_told_by_every_reader, 
         };
         is_told([&](tensors& t) { t.erase(t.begin() + static_cast<std::ptrdiff_t>(i)); }, "; 1 missing: " + name);
         is_told([&](tensors& t) { t[i].shape.push_back(1); }, name + ": expected shape " + text_of(all[i].shape));
+        if (all[i].shape.size() == 2 && all[i].shape[0] != all[i].shape[1])
+            is_told([&](tensors& t) { std::ranges::reverse(t[i].shape); },
+                    name + ": expected shape " + text_of(all[i].shape));
         is_told([&](tensors& t) { t[i] = to_store(t[i].name, t[i].shape, std::span(integers).first(t[i].count())); },
                 name + ": expected type F16, BF16, F32 or F64, found I32");
     }
