@@ -1,4 +1,4 @@
-// What calm::calm alone brings: headers, Eigen, threads.
+// Uses what calm::calm alone provides: headers, Eigen and threads.
 #include <calm/tensor/expr.hpp>
 #include <calm/version.hpp>
 
