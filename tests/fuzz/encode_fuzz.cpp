@@ -1,6 +1,5 @@
 // Arbitrary bytes as text, for all kinds of tokenizers: decoding restores them, and the merge algorithms for short and
-// long
-// pieces agree.
+// long pieces agree.
 
 #include <cstddef>
 #include <cstdint>

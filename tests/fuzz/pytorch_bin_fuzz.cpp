@@ -1,6 +1,5 @@
 // Arbitrary bytes as pytorch_model.bin: refused, or tensors whose bytes lie in the file. If the first byte is 'P' they
-// are
-// the archive; otherwise the rest is a bare pickle, so that checksums do not shield the pickle reader.
+// are the archive; otherwise the rest is a bare pickle, so that checksums do not shield the pickle reader.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
 // Arbitrary bytes as an options file in TOML and JSON: only settings and problems result. Quoting a value and parsing
-// it
-// again restores it.
+// it again restores it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
 // Arbitrary bytes from a process that connects to a rank; the first byte chooses whether there is a secret. It is
-// refused,
-// or has sent a greeting of this job and a proof.
+// refused, or has sent a greeting of this job and a proof.
 
 #include <chrono>
 #include <cstddef>

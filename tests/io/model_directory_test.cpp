@@ -44,8 +44,7 @@ void check_same_configuration(std::string const& a, std::string const& b) {
 }
 
 // The reference rounds its model to bf16 in place. If a fixture's `out/...` were computed after that, the fp32 weights
-// are
-// rounded here before the comparison.
+// are rounded here before the comparison.
 void round_if_expected(fixture const& f, std::vector<any_parameter<>> const& parameters) {
     if (f.floats("out/mean") != f.floats("out/bf16_mean")) return;
     for (auto const& p : parameters)
@@ -139,7 +138,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     round_if_expected(f, frozen_parameters_of(w.model));
     check_computes(w.model, f, "");
 
-    // The weights that were rounded on writing.
+    // These weights were already rounded in the file.
     auto const rounded = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
     load_calm(rounded, w.model);
     check_computes(w.model, f, "bf16_");
@@ -190,7 +189,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, va
     temporary_folder const folder;
     save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));
-    // Also when rounding fp32 weights on writing.
+    // Also when saving rounds fp32 weights.
     load_calm(read_model_description(checkpoint(variant_name<C>(), "calm")), w.model);
     save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));

@@ -98,8 +98,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_hardly_differ_are_told_apart) {
 }
 
 // Rows and tokens of all magnitudes, including zeros and underflow, and rows with one large number among small ones
-// that
-// int8 rounding cannot distinguish.
+// that int8 rounding cannot distinguish.
 BOOST_AUTO_TEST_CASE(numbers_of_any_size) {
     auto x = random_matrix(64, 40, 7), table = random_matrix(700, 40, 8);
     for (index_t r = 0; r < 64; ++r)

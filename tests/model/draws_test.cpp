@@ -182,8 +182,7 @@ BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
 }
 
 // In training the noise is the uniforms of stream head_noise and the normals of stream target, indexed by the position
-// in
-// the step. There are more positions than one chunk of the head.
+// in the step. There are more positions than one chunk of the head.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

@@ -199,8 +199,7 @@ BOOST_AUTO_TEST_CASE(a_drafted_token_sees_those_before_it_alone) {
 }
 
 // 40,000 drafts from one hidden state: the frequencies of all V^K patches follow the chain rule. A correct head fails
-// for
-// one in a million seeds; the seed is fixed.
+// for one in a million seeds; the seed is fixed.
 BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
     prepared<checked<double>, double> p({}, 2, 0.5);
     constexpr index_t N = 40000;
@@ -338,8 +337,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_pla
 }
 
 // Micro-batches draw the same noise as the whole step, for any number of threads. A dry run takes the memory of the
-// step,
-// and an empty dhidden computes the loss alone.
+// step, and an empty dhidden computes the loss alone.
 BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     constexpr index_t R = 600, N = 4;
     auto const labels = some_tokens(R * K);

@@ -162,8 +162,7 @@ BOOST_AUTO_TEST_CASE(steps_of_times_are_rounded_as_published) {
 }
 
 // Linear layers use Xavier-uniform initialisation, the time embedding normal(0, 0.02); modulation and output are 0,
-// gains
-// 1, biases 0. A correct generator fails for one in a million seeds and parameters; the seed is fixed.
+// gains 1, biases 0. A correct generator fails for one in a million seeds and parameters; the seed is fixed.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

@@ -1,7 +1,8 @@
 #pragma once
-// Gradient checks of layers by the complex step: the derivative of sum(dy * y) with respect to one number is
-// Im(sum(dy * y(number + ih))) / h, computed by the same templates (Squire and Trapp 1998). Comparisons inside a layer
-// use the real part.
+// Gradient checks of layers by the complex step (Squire and Trapp 1998), with the same templates. The derivative of
+// sum(dy * y) with respect to one number is:
+//   Im(sum(dy * y(number + ih))) / h
+// Comparisons inside a layer use the real part.
 //
 // A layer under test has `inputs`, `outputs`, forward(ctx, x), backward(ctx, saved, dy, dx) and visit, and is a
 // template of its scalar: template <class T> using checked = linear<3, 5, with_bias::yes, space<cpu, T>>;

@@ -1,7 +1,6 @@
 #pragma once
 // Shared by the tests of all heads except the energy head: random noise, one step of a head, and its gradients checked
-// by
-// the complex step and against the reference.
+// by the complex step and against the reference.
 
 #include <functional>
 #include <span>

@@ -23,8 +23,7 @@ inline bool can_run_ranks() {
 }
 
 // Prefix that starts a program with Open MPI: as root, with more ranks than cores, and in containers that forbid
-// reading
-// another process's memory. Leak detection is off because MPI plugins do not free everything at exit.
+// reading another process's memory. Leak detection is off because MPI plugins do not free everything at exit.
 inline std::string mpirun(int ranks) {
     return "timeout 300 env ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
            "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "

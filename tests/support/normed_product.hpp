@@ -30,8 +30,7 @@ template <class T> struct normed_product {
         return {value * r, terms * r};
     }
     // Relative to the sum of magnitudes: each of 32 lanes adds K / 32 terms and as many squares in sequence; the sum
-    // over
-    // lanes and all other roundings are fewer than 16 more.
+    // over lanes and all other roundings are fewer than 16 more.
     [[nodiscard]] double bound() const {
         return (static_cast<double>(k) / 32 + 16) * static_cast<double>(std::numeric_limits<T>::epsilon());
     }

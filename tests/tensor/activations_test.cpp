@@ -161,8 +161,7 @@ BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
 }
 
 // A bf16 copy holds the values that a product would round to, so every product of it (whole, of some columns,
-// transposed
-// or not) is bit-identical to the product of the fp32 numbers.
+// transposed or not) is bit-identical to the product of the fp32 numbers.
 BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     auto ctx = in_bf16();
     constexpr index_t m = 130, k = 48, n = 40;

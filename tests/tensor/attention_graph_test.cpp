@@ -267,8 +267,7 @@ void compute_there(attention_graph const& g, attention_memory const& there) {
 }  // namespace
 
 // The steps around a graph: inputs are rounded, every part has memory, and outputs are converted back to float. A dry
-// run
-// takes as much memory.
+// run takes as much memory.
 BOOST_AUTO_TEST_CASE(attention_in_bf16_rounds_computes_and_widens) {
     using enum attention_part;
     context<emulated> ctx(1, 1);

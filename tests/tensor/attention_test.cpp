@@ -222,8 +222,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
 }
 
 // A position that sees more keys than one chunk holds agrees with the definition. Its bits do not depend on the
-// capacity
-// of the cache or on other texts.
+// capacity of the cache or on other texts.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, executors) {
     using T = typename on::scalar;
     constexpr index_t size = 8, heads = 4, D = heads * size, KvWidth = 2 * size;

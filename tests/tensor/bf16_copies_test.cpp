@@ -192,8 +192,7 @@ BOOST_AUTO_TEST_CASE(other_factors_are_left_alone) {
 }
 
 // Definition of stochastic rounding: element l of group i, counted over all matrices, uses 16 bits of RNG block i of
-// the
-// step. This holds on every device.
+// the step. This holds on every device.
 BOOST_AUTO_TEST_CASE(copies_at_random_are_a_function_of_seed_step_and_place) {
     using both = two_matrices<cpu>;
     auto all = both::numbers(both::first_rows, 2);

@@ -210,8 +210,7 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
 }
 
 // Sizes that are not multiples of a group (as of a vocabulary), with row strides that are: nothing outside the result
-// is
-// written, and the rest of the depth is included.
+// is written, and the rest of the depth is included.
 BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
     auto ctx = in_bf16();
     constexpr index_t m = 3, group = 8;

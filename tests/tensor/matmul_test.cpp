@@ -37,8 +37,7 @@ constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1}, 
 enum class begins { with_nothing, with_what_is_there, with_a_bias };
 
 // Products of some rows of A (most, k) with the rows of B (n, k). Both lie in wider matrices, with `beside` numbers
-// before
-// the first row and after each row.
+// before the first row and after each row.
 template <class On, class W> struct few_rows_product {
     using T = typename On::scalar;
     using backend = typename On::backend;
@@ -163,8 +162,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
 }
 
 // The row independence also holds on a device for up to sixteen rows, for any neighbours, alignment and thread order.
-// One
-// more row selects another algorithm with other bits.
+// One more row selects another algorithm with other bits.
 BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, on, executors_of_blocks) {
     using T = typename on::scalar;
     typename on::context ctx(1, 2), other(1, 1);
@@ -194,8 +192,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, 
 }
 
 // Sizes that the cpu splits into several parts in each dimension, or into several slabs of depth; the last parts have
-// few
-// columns, few rows and a depth of one.
+// few columns, few rows and a depth of one.
 constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}, {1033, 257, 257}};
 // Compared with Eigen.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
@@ -244,8 +241,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
 }
 
 // A weight gradient with more slabs of depth than are buffered before they are added: bit-identical to one thread,
-// whose
-// sums are compared with Eigen above.
+// whose sums are compared with Eigen above.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T, scalars) {
     using on = executor<cpu, T>;
     index_t const m = 130, n = 259, k = 7 * 256 + 257;

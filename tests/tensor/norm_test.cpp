@@ -186,8 +186,7 @@ double worst_of(Numbers const& got, std::vector<double> const& want, std::vector
 }  // namespace
 
 // Rows that are multiples of a group and others, some wider than a block's registers. Few rows, and so many that a
-// block
-// processes several. dx is separate, or overwrites dy or x.
+// block processes several. dx is separate, or overwrites dy or x.
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
     using T = typename on::scalar;
     using matrix_on = typename on::template tensor<extents<dyn, dyn>>;

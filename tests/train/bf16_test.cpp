@@ -69,8 +69,7 @@ double mean_of_last(std::vector<double> const& losses, std::size_t n) {
 }  // namespace
 
 // Training in bf16 learns as in fp32: final losses agree within a hundredth, after falling by a fifth. First losses
-// differ
-// only by rounding. Results are bit-identical for any number of threads.
+// differ only by rounding. Results are bit-identical for any number of threads.
 BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
     auto const text = letters();
     auto const whole = steps_of(text, 1, false);
@@ -88,9 +87,8 @@ BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
     BOOST_TEST((threads.weights == half.weights));
 }
 
-// On a device, with its own rounding kernels: losses within a hundredth of the cpu's and of its own fp32. The first
-// loss
-// equals the cpu's bf16 loss up to summation order.
+// On a device, which has separate rounding kernels: losses within a hundredth of the cpu's and of the device's fp32.
+// The first loss equals the cpu's bf16 loss up to summation order.
 BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
     auto const text = letters();
     auto const cpu_half = steps_of(text, 2, true);

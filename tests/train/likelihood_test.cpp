@@ -92,8 +92,7 @@ token_evaluation_settings settings_of(std::uint64_t seed, index_t samples = 4) {
 }  // namespace
 
 // In a block of 9 tokens, predictions 0 .. 4 have four tokens after them. Brier-1 is exact. For Brier-2..4 the mean
-// over
-// 400 seeds is within five standard errors of the sum over all texts.
+// over 400 seeds is within five standard errors of the sum over all texts.
 BOOST_AUTO_TEST_CASE(scores_are_unbiased) {
     random_model m;
     auto const text = random_text(P, 3);

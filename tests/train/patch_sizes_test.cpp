@@ -73,8 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     second.objective = {.samples = 4, .targets = 4};
 
     // On unseen text the autoencoder beats guessing the most frequent token, and the language model improves in both
-    // measures
-    // by more than chance.
+    // measures by more than chance.
     auto const heldout = build_corpus(std::vector<std::string>{"markov:8000"}, words, {.use = split::heldout});
     auto const unseen = evaluation_blocks(heldout, {packing::unbroken, static_cast<std::size_t>(K)}, 64);
     bigram_table const table(words.vocabulary_size(), text.document(0));
