@@ -1,4 +1,4 @@
-// io/rounded_type tests the rounding used when files are written, and values between two bf16 numbers.
+// io/rounded_type tests rounding for files and values between two bf16 numbers.
 #include "calm/base/bf16.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(every_one_of_them_is_a_float_and_comes_back) {
     static_assert(!std::is_convertible_v<float, bf16>);  // a lossy conversion must be explicit
 }
 
-// Every bf16 value and the midpoint to its successor: float rounds to the same bits as double.
+// Around every bf16 value and its midpoint to the next: float rounds like double.
 BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
     for (std::uint32_t high = 0; high < 65536; ++high)
         for (std::uint32_t const low : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
@@ -56,8 +56,8 @@ BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
         }
 }
 
-// Rounding with each of the 2^16 random numbers once gives one of the two neighbours. The dropped bits decide how often
-// the neighbour farther from zero is chosen, so the mean is exactly the input. Infinity counts as 2^128.
+// Each of the 2^16 random numbers once: the result is one of two neighbours, the farther from zero as often as the
+// dropped bits say, so the mean is exact. Infinity counts as 2^128.
 BOOST_AUTO_TEST_CASE(a_number_is_the_mean_of_what_it_is_rounded_to_at_random) {
     for (float const x : {1.3F, -0.7F, 0.1F, -0x1.FFFFFEp-1F, 0x1.000002p0F, -0x1.FFFFFEp9F, 0x1.2345p-126F,
                           0x1.2346p-130F, -0x1p-149F, 0x1.FFFFFEp127F, -0x1.FE0002p127F}) {

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(the_key_is_laid_out_as_documented) {
                              0xBBBBBBBBU, 0xAAAAAAAAU)));
 }
 
-// Every result depends on the random values of a seed, so these must never change.
+// Every result depends on these random values, so they must never change.
 BOOST_AUTO_TEST_CASE(eight_pinned_uniforms) {
     std::array<double, 8> const want{0.5881589651107788, 0.8799721002578735, 0.6781915426254272, 0.2739418148994446,
                                      0.4233412742614746, 0.4842074513435364, 0.8410581946372986, 0.6924591064453125};

@@ -54,7 +54,7 @@ void rows(index_t R) {
     auto const table = draws(V * 37, 2);
     reals sums(37, 2.0);
     for (std::size_t i = 0; i < x.size(); ++i) sums[i % 37] += double{x[i]};
-    auto more_rows = widened(table);  // plus x's rows added by id
+    auto more_rows = widened(table);  // plus each row again per occurrence of its id
     for (auto const id : ids)
         for (std::size_t j = 0; j < 37; ++j)
             more_rows[static_cast<std::size_t>(id) * 37 + j] += double{table[static_cast<std::size_t>(id) * 37 + j]};

@@ -25,7 +25,7 @@ std::string read(fs::path const& path) {
     return text.str();
 }
 
-// Files below the given folders whose names end in `end`, relative to the root.
+// Files in the given folders whose names end in `end`, relative to the root.
 std::vector<fs::path> files(std::vector<std::string> const& folders, std::string const& end) {
     std::vector<fs::path> found;
     for (auto const& folder : folders)
@@ -42,7 +42,7 @@ std::vector<fs::path> documentation() {
     return found;
 }
 
-// The contents of the Markdown blocks that open with ```language.
+// The Markdown blocks that open with ```language.
 std::vector<std::string> blocks(std::string const& text, std::string const& language) {
     std::string const begin = "```" + language + "\n";
     std::vector<std::string> found;
@@ -56,7 +56,7 @@ std::vector<std::string> blocks(std::string const& text, std::string const& lang
     return found;
 }
 
-// The text without leading blanks on each line: an excerpt may be indented differently from its source.
+// Removes leading blanks: an excerpt may be indented differently from its source.
 std::string flush_left(std::string const& text) {
     std::istringstream lines(text);
     std::string all = "\n";
@@ -65,7 +65,7 @@ std::string flush_left(std::string const& text) {
     return all;
 }
 
-// Every block of the language must occur, line by line, in one of the files.
+// Every block of the language must occur in one of the files.
 void check_excerpts(std::string const& language, std::vector<fs::path> const& originals) {
     std::vector<std::string> texts;
     for (auto const& path : originals) texts.push_back(flush_left(read(path)));
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(every_path_that_the_readme_names_is_there) {
     }
 }
 
-// Sources that the documentation names, such as `tensor/ops.hpp` or `examples/05_layer.cpp`, must exist.
+// Sources that the documentation names, such as `tensor/ops.hpp`, must exist.
 BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
     for (auto const& page : files({"docs"}, ".md")) {
         std::istringstream text(read(page));

@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
 
 namespace {
 
-// The weights after a step of four micro-batches, with an eps and a learning rate that make the gradient visible. The
+// The weights after one step of four micro-batches, with an eps and a learning rate that make the gradient visible. The
 // gradient is summed by the training loop, by hand as a tree of separate gradients, or sequentially.
 enum class added { by_the_loop, by_hand, in_turn };
 template <class Backend> std::vector<float> after_micro_batches(added how) {

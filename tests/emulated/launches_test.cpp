@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
     check(of_tokens.model, 64, step_of_tokens(8, 2));
 }
 
-// No shape, and so no enqueued work, depends on ids. A dry run counts all launches of a step.
+// No shape, and so no enqueued work, depends on ids. A dry run counts all launches of the whole step.
 BOOST_AUTO_TEST_CASE(a_step_asks_for_the_same_whatever_its_ids) {
     constexpr index_t tokens = 64, vocabulary = 101;
     std::vector<token_id> const equal(tokens, 7);

@@ -26,7 +26,7 @@ template <class T, class Backend> struct problem {
         BOOST_TEST(ctx.scratch.used() == 0U);
         return copied(tokens);
     }
-    // The probabilities of a row, in double.
+    // The probabilities of row r, in double.
     [[nodiscard]] std::vector<double> law(index_t r) const {
         std::vector<double> p;
         double all = 0;

@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
         BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
 }
 
-// In sampling, row r uses the uniforms of its own key and number, times the scale.
+// In sampling, row r uses the uniforms of the key and number given for it, times the scale.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

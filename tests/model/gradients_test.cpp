@@ -53,7 +53,7 @@ template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<c
     }
 };
 
-// The N samples (N D) of a position and the part of its hidden state (D), as one row of a layer.
+// The N samples (N D) of one position and the part of its hidden state (D), as one row of a layer.
 template <class T> struct mixing {
     using space_type = space<cpu, T>;
     static constexpr index_t D = 6;

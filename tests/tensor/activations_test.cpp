@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(activations_are_rounded_where_products_round) {
     BOOST_TEST(!other.is_rounded());
 }
 
-// Expressions convert bf16 inputs to float and round once on writing.
+// Expressions convert bf16 inputs to float and round once when they write.
 BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);

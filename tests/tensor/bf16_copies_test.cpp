@@ -46,7 +46,7 @@ template <class Backend> context<Backend> in_bf16(std::uint32_t step = 0, int th
     return ctx;
 }
 
-// The copy of a matrix, converted to float, in ctx.saved.
+// The bf16 copy of x, converted to float, in ctx.saved.
 template <class Backend, index_t Columns>
 auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies, matrix_view<float, Columns, Backend> const& x) {
     auto const wide = ctx.saved.template take<float>(x.extents());
@@ -54,7 +54,7 @@ auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies, matrix_v
     return wide;
 }
 
-// A matrix of several parts and a second one, both (rows, 48), with special values at their ends.
+// A matrix of several parts and a second matrix, both (rows, 48), with special values at their ends.
 template <class Backend> struct two_matrices {
     static constexpr index_t columns = 48, first_rows = 1000, second_rows = 40;
     matrix_view<float, columns, Backend> first, second;
@@ -69,7 +69,7 @@ template <class Backend> struct two_matrices {
         static_cast<void>(copies.of(first.data()));
     }
 
-    // The bits of both copies made in a step.
+    // The bits of both copies made in the given step.
     std::vector<std::uint32_t> at(context<Backend>& ctx, std::uint32_t step) {
         ctx.step = step;
         auto const scope = copies.use(ctx, weight_rounding::stochastic);
@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(the_mean_of_copies_over_the_steps_is_the_weight) {
     BOOST_TEST(std::abs(off) < 5 * std::sqrt(variance));
 }
 
-// All products of a step read one copy, transposed or not, exactly as if it were the weight.
+// All products within one step read one copy, transposed or not, exactly as if it were the weight.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_a_step_read_one_copy, Backend, multiplying) {
     auto ctx = in_bf16<Backend>(3), other = in_bf16<Backend>(3);
     auto const w = drawn_rows<48>(ctx, 40, 2);  // (40, 48)

@@ -42,7 +42,7 @@ struct trees {
                    tanh(c());
         }
     };
-    // Softmax, weighted by a row and a column.
+    // Softmax, weighted by the row and the column.
     struct softmax {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return exp(x() - row_max(more())) / row_sum(exp(more() - row_max(more()))) * silu(w()) * c();

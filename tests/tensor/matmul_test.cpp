@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T
     }
 }
 
-// For any other rows, and at any position of a row in its tile.
+// Each row is independent of the other rows and of its position in its tile.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scalars) {
     using on = executor<cpu, T>;
     context<> ctx(1, 2);

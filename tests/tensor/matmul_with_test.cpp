@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
                           says(errc::usage, "calm::matmul_onto", "overlaps the rows to add"));
 }
 
-// The same in bf16, where the sum is in fp32.
+// In bf16 the sum is in fp32.
 BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     on_context<float, emulated> with;
     multiply_in_bf16(with.ctx);
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all)
     }
 }
 
-// Few rows take one launch, and the residual needs none of its own.
+// Few rows take one launch; adding the residual takes none.
 BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
     for (index_t const m : {1, 16, 17}) {
         on_context<float, emulated> with;

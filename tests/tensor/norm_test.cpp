@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
 
 namespace {
 
-// Gradients of a row norm from their definition, summed in double with the given statistics, and the sums of the terms'
+// Gradients of row norms from their definition, summed in double with the given statistics, and the sums of the terms'
 // magnitudes, which scale the rounding error.
 struct wanted_gradients {
     std::vector<double> dx, dw, db, dx_terms, dw_terms, db_terms;

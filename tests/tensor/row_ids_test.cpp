@@ -1,4 +1,4 @@
-// Ids of a step: validated and made unique on the host, uploaded in one copy, and not read again.
+// Ids for one training step: validated and made unique on the host, uploaded in one copy, and not read again.
 #include "calm/emulated.hpp"
 
 #include "calm/tensor/rows.hpp"

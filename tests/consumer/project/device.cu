@@ -1,4 +1,4 @@
-// Uses what calm::cuda provides: the headers, nvcc's flags and the libraries. Without a device it says so and succeeds.
+// Uses calm::cuda: its headers, nvcc's flags and the libraries. Without a device it says so and succeeds.
 #include <cstdio>
 
 #include "calm/cuda.hpp"

@@ -1,4 +1,4 @@
-// Uses what calm::calm alone provides: headers, Eigen and threads.
+// Uses calm::calm alone: headers, Eigen and threads.
 #include <calm/tensor/expr.hpp>
 #include <calm/version.hpp>
 

@@ -62,7 +62,7 @@ struct lt_log {
     cublasStatus_t product = CUBLAS_STATUS_SUCCESS;
 };
 
-// The library of lt_products: the arguments of a product must match what the algorithm was chosen for.
+// The library of lt_products: checks that the arguments match those for which the algorithm was chosen.
 class lt_on_host {
 public:
     explicit lt_on_host(lt_log& log) : log_(&log) {}
