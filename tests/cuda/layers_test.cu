@@ -41,8 +41,8 @@ std::vector<float> plain_products(std::vector<float> const& x, std::vector<float
     return all;
 }
 
-// x w^T with w in bf16: bit-identical to equal numbers in float for few rows, close to it for many rows on a device.
-// Up to most_rows_by_warps rows, the bits of each row do not depend on the others.
+// x w^T with w in bf16: bit-identical to equal numbers in float for few rows, close to it for many rows on a device. Up
+// to most_rows_by_warps rows, the bits of each row do not depend on the others.
 void products_by_bf16(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
     std::vector<calm::bf16> narrow;

@@ -1,5 +1,5 @@
-// The random draws of models against docs/mathematics.md: hidden tokens and latents, head noise, initial weights.
-// Each frequency check rejects a correct generator for one in a million seeds; the seeds are fixed.
+// The random draws of models against docs/mathematics.md: hidden tokens and latents, head noise, initial weights. Each
+// frequency check rejects a correct generator for one in a million seeds; the seeds are fixed.
 #include <array>
 #include <cmath>
 #include <set>

@@ -65,8 +65,7 @@ BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
 }
 
 // No single way of counting reproduces all published rows. CALM-M requires the whole head to be counted for each
-// sample;
-// CALM-XL then exceeds its row even without attention and encoder.
+// sample; CALM-XL then exceeds its row even without attention and encoder.
 BOOST_AUTO_TEST_CASE(the_published_training_is_not_one_count) {
     auto const m = of(sizes[0]), xl = of(sizes[2]);
     BOOST_TEST((flops::encoder(m.autoencoder) +

@@ -45,8 +45,7 @@ inline double p_value(std::vector<double> const& odds, std::vector<std::int64_t>
 }
 
 // Kolmogorov-Smirnov: the probability that n draws from the distribution function `cdf` deviate from it as far as x
-// does.
-// Asymptotic; accurate from a few hundred draws.
+// does. Asymptotic; accurate from a few hundred draws.
 template <class Cdf> double smirnov_p_value(std::vector<double> x, Cdf const& cdf) {
     std::sort(x.begin(), x.end());
     auto const n = static_cast<double>(x.size());
