@@ -1,9 +1,9 @@
-// Whole programs whose n-th call to the system is disturbed (tests/faults): killed before it, or it fails, or writes
-// half. Whatever happened, the program gave a documented exit status and a sentence, what stood at --out is as it was
-// or whole and new, and the same command again gives the bytes of a run that nobody disturbed.
+// Runs whole programs with the n-th system call disturbed (tests/faults): killed before the call, a failed call, or
+// half a write. Each time the program must end with a documented exit status and an error message, and --out must be
+// unchanged or complete. Repeating the command must give the bytes of an undisturbed run.
 //
-// CI takes a sample. FAULTS=all takes every call with every kind of trouble, FAULTS=NAME the same of one scenario, and
-// FAULTS=NAME/N every N-th call, the kinds in turn: NAME/1 each call once.
+// CI runs a sample. FAULTS=all disturbs every call in every way, FAULTS=NAME does so for one scenario. FAULTS=NAME/N
+// takes every N-th call, with the kinds in rotation; NAME/1 takes each call once.
 
 #include <boost/test/unit_test.hpp>
 
@@ -46,13 +46,13 @@ struct scenario {
     std::string command;
     std::vector<std::string> results;  // files and folders that it writes
     std::string check = "true";        // holds before, and after every disturbed run
-    std::size_t stride = 1;            // of the sample that CI takes
+    std::size_t stride = 1;            // stride of CI's sample
 };
 
 std::string const few = "--config tiny --threads 1 --seed 3 --steps 2 --save-every 1 ";
 std::string const autoencoder = "train autoencoder " + few + "--tokenizer words --batch 16 --out ae --data ";
 
-// A folder `start` with what the scenarios begin with, and `work`, where one of them takes place.
+// A folder `start` with the initial state of the scenarios, and `work`, where each of them runs.
 class workshop {
 public:
     workshop() {
@@ -66,13 +66,13 @@ public:
               "train tokenizer --vocabulary 265 --data text.txt --out other && " +
               autoencoder + "text.txt");
     }
-    // What it says goes into the message of a failure.
+    // Includes the program's output in failure messages.
     ran shell(std::string const& line) const {
         auto r = run_in(folder, line);
         BOOST_REQUIRE_MESSAGE(r.status == 0, line << ": " << r.err);
         return r;
     }
-    // The command in a folder as at the start, with the n-th call disturbed; 0: none is.
+    // Runs the command in a fresh copy of the start folder, with the n-th call disturbed; 0: none is.
     ran disturbed(std::string const& command, std::size_t n, std::string const& kind) const {
         return again("env LD_PRELOAD='" CALM_PROGRAMS_DIR "/../tests/faults/libcalm_faults.so' FAULTS_UNDER='" +
                      fs::canonical(folder.path("work")).string() + "/' FAULTS_LOG='" + folder.path("calls") +
@@ -99,7 +99,7 @@ workshop const& shop() {
     return one;
 }
 
-// A line of a log without what differs from run to run.
+// A line of a log without the values that differ between runs.
 std::string without_times(std::string line) {
     for (std::string const key : {"\"seconds\":", "\"rate\":", "\"tokens_per_second\":", "\"share_of_peak\":"})
         if (auto const at = line.find(key); at != std::string::npos)
@@ -107,7 +107,7 @@ std::string without_times(std::string line) {
     return line;
 }
 
-// The lines of a text but for those that have one of the words.
+// The lines of a text that contain none of the words.
 std::string lines_without(std::string const& text, std::vector<std::string> const& words) {
     std::string kept;
     std::istringstream lines(text);
@@ -117,7 +117,7 @@ std::string lines_without(std::string const& text, std::vector<std::string> cons
     return kept;
 }
 
-// What the calls of a run.json have in common, however many there were, and whenever.
+// The distinct calls in a run.json, without their number and dates.
 std::string calls_of(std::string const& text) {
     std::set<std::string> calls;
     for (auto call : nlohmann::json::parse(text).at("calls")) {
@@ -129,7 +129,7 @@ std::string calls_of(std::string const& text) {
     return all;
 }
 
-// A table without what its columns of times have.
+// A table with its time columns blanked.
 std::string cells_without_times(std::string const& text) {
     std::set<std::size_t> timed;
     std::string kept;
@@ -149,7 +149,7 @@ std::string cells_without_times(std::string const& text) {
     return kept;
 }
 
-// A cache of tokens without its times and its number.
+// A cache of tokens without its times and inode.
 std::string ids_of(std::string content) {
     calm::token_file_facts facts;
     BOOST_REQUIRE(content.size() > sizeof facts);
@@ -160,10 +160,10 @@ std::string ids_of(std::string content) {
     return content;
 }
 
-// What a file of the results has that follows from the command alone.
+// The part of a result file that depends only on the command.
 std::string determined(std::string const& file, std::string const& content) {
     if (file == "run.json") return calls_of(content);
-    // How long the log is follows from the digits of its times, and the sum of a state from both.
+    // The log's length depends on the digits of its times, and the checksum of a state on both.
     if (file == "state.json") return lines_without(content, {"\"seconds\":", "\"log_bytes\":"});
     if (file == "manifest.json") return lines_without(content, {"\"state.json\":"});
     if (file == "sweep.tsv") return cells_without_times(content);
@@ -175,7 +175,7 @@ std::string determined(std::string const& file, std::string const& content) {
     return all;
 }
 
-// Names and bytes of all files of the results, but for dates and times.
+// Names and bytes of all result files, without dates and times.
 std::map<std::string, std::string> bytes_of(scenario const& s) {
     std::map<std::string, std::string> all;
     auto const take = [&](fs::path const& path) {
@@ -205,12 +205,12 @@ std::string names_of_differences(std::map<std::string, std::string> const& a,
     return names;
 }
 
-// What of a disk a cut of the power would take, by the calls of a program: bytes that were written and names that were
-// entered since they were last flushed.
+// The data that a power cut would lose, tracked from a program's calls: bytes written and names created since their
+// last flush.
 class unflushed {
 public:
     void apply(noted_call const& c) {
-        if (has(c.path, ".calm-tokens")) return;  // made anew where it is not intact
+        if (has(c.path, ".calm-tokens")) return;  // regenerated if damaged
         auto const entered = [&](std::string const& path) { names_.insert(fs::path(path).parent_path().string()); };
         if (c.name == "write" || c.name == "truncate") bytes_.insert(c.path);
         if (c.name == "fsync") bytes_.erase(c.path), names_.erase(c.path);
@@ -228,7 +228,7 @@ public:
     [[nodiscard]] bool has_names_in(std::string const& folder) const { return names_.contains(folder); }
 
 private:
-    // A file or a folder with all that is in it.
+    // A file, or a folder with its contents.
     void move(std::string const& from, std::string const& to) {
         for (auto* const all : {&bytes_, &names_}) {
             std::set<std::string> moved;
@@ -243,7 +243,7 @@ private:
     std::set<std::string> bytes_, names_;
 };
 
-// What is renamed to its place is on the disk before, and its name before anything else relies on it.
+// A file's bytes must be flushed before a rename puts it in place, and its name before anything relies on it.
 void check_that_all_is_flushed(std::string const& scenario, std::vector<noted_call> const& calls) {
     unflushed disk;
     std::size_t renamed = 0, checkpoints = 0;
@@ -352,7 +352,7 @@ void try_one(scenario const& s, std::map<std::string, std::string> const& whole,
     auto const check = shop().again(s.check);
     BOOST_TEST(check.status == 0, place << ": " << check.err);
     auto const second = shop().again(s.command);
-    // What is never replaced may have been put there before the trouble.
+    // Results that are never replaced may have been complete before the fault.
     bool const refused = has(second.err, "is there already") || has(second.err, "where nothing stands yet");
     BOOST_TEST((second.status == 0 || refused), place << ": " << second.err);
     auto const found = bytes_of(s);

@@ -1,4 +1,4 @@
-// What training starts from where the command line says nothing: one default, which learns, but for published recipes.
+// Default training configurations: all use the library's defaults, except the published recipes.
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-// The scores of another run, by its seconds.
+// The scores of another run by elapsed seconds.
 
 #include <boost/test/unit_test.hpp>
 
@@ -33,9 +33,9 @@ BOOST_AUTO_TEST_CASE(the_last_scores_by_then_count) {
     BOOST_TEST(!beside.at(99.9).has_value());
     BOOST_TEST(beside.at(100)->brier_1 == 0.1);
     BOOST_TEST(beside.at(199)->brier_lm == 1);
-    BOOST_TEST(beside.at(200)->brier_1 == 0.2);  // between the steps that were logged
+    BOOST_TEST(beside.at(200)->brier_1 == 0.2);  // between logged steps
     BOOST_TEST(beside.at(299)->seconds == 200);
-    BOOST_TEST(beside.at(300)->brier_lm == 3.5);  // of one step the last
+    BOOST_TEST(beside.at(300)->brier_lm == 3.5);  // the last entry per step counts
     BOOST_TEST(beside.at(1e9)->seconds == 300);
 }
 

@@ -1,4 +1,4 @@
-// The rule of `train text`, over sizes and minutes.
+// The plans of `train text` for many sizes and minutes.
 
 #include "run/text_plan.hpp"
 
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                     BOOST_TEST(*c.autoencoder_batch % 4 == 0);
                     BOOST_TEST(*c.batch * *c.block <= 2048);
                     BOOST_CHECK_NO_THROW(require_possible(c, usual()));
-                    // Each choice is one that its option takes, each with a reason.
+                    // Every choice is valid for its option and has exactly one reason.
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
                     BOOST_TEST_REQUIRE(plan.why.size() == record.size());
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                 }
 }
 
-// What a CALM of the text is given but for its autoencoder, whose minutes the softmax has too.
+// Planned like a CALM, except that there is no autoencoder, whose minutes the model gets.
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
     auto all = usual();
     all.push_back(compiled("tiny-drafted", sizes::tiny));
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     auto all = usual();
     all.push_back(compiled("tiny-drafted", sizes::tiny));
     BOOST_TEST(chosen(all).configuration == "tiny-drafted");
-    // Its head learns tokens where the others learn bytes.
+    // The drafted head uses a BPE vocabulary where the others use bytes.
     auto const vocabulary = [&](std::uint64_t bytes, double minutes) {
         return *plan_of_text({.bytes = bytes}, in_minutes(minutes), all).choices.vocabulary;
     };
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
         BOOST_TEST_REQUIRE(why != nullptr);
         BOOST_TEST(why->starts_with("as given"), row.option);
     }
-    BOOST_TEST(!plan.choices.autoencoder_minutes);  // its steps end it
+    BOOST_TEST(!plan.choices.autoencoder_minutes);  // the number of steps ends it
     BOOST_TEST(!plan.minutes_of_model());
     BOOST_TEST(*plan.choices.autoencoder_warmup == 3);
     BOOST_TEST(*plan.choices.warmup == 0);
@@ -259,8 +259,8 @@ BOOST_AUTO_TEST_CASE(text_is_held_out_where_it_is_worth_it) {
     };
     BOOST_TEST(held(16'383) == "");
     BOOST_TEST(held(16'384) == "10:9");
-    BOOST_TEST(held(100'000, true) == "");  // it has a split of its own
-    // What is held out is not trained on.
+    BOOST_TEST(held(100'000, true) == "");  // it already has a held-out split
+    // Held-out text is not trained on.
     auto const vocabulary = [](std::uint64_t bytes) {
         return *planned({.bytes = bytes, .tenth = 200'000}, in_minutes(30)).vocabulary;
     };

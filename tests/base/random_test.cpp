@@ -14,7 +14,7 @@ using calm::stream;
 
 constexpr key pinned{0x0123456789ABCDEFULL, stream::target, 7};
 
-// The three published vectors of Philox4x32-10.
+// The three published test vectors of Philox4x32-10.
 static_assert(calm::philox({{0, 0, 0, 0}}, 0, 0) ==
               calm::philox_block{{0x6627E8D5U, 0xE169C58DU, 0xBC57AC4CU, 0x9B00DBD8U}});
 static_assert(calm::philox({{~0U, ~0U, ~0U, ~0U}}, ~0U, ~0U) ==
@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(the_key_is_laid_out_as_documented) {
                              0xBBBBBBBBU, 0xAAAAAAAAU)));
 }
 
-// The numbers of a seed are part of every result: these never change.
+// Every result depends on these random values, so they must never change.
 BOOST_AUTO_TEST_CASE(eight_pinned_uniforms) {
     std::array<double, 8> const want{0.5881589651107788, 0.8799721002578735, 0.6781915426254272, 0.2739418148994446,
                                      0.4233412742614746, 0.4842074513435364, 0.8410581946372986, 0.6924591064453125};

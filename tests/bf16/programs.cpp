@@ -1,4 +1,4 @@
-// The programs' work for tiny with weights in bf16: what --dtype bf16 does, beside fp32.
+// The programs for `tiny` with bf16 weights: the work of --dtype bf16, compared with fp32.
 #include <boost/test/unit_test.hpp>
 
 #include <string>
@@ -16,7 +16,7 @@ using namespace calm::test;
 
 namespace {
 
-// A CALM of a few steps, as it was trained in "calm" and, in files of bf16, in "rounded".
+// A CALM trained for a few steps: "calm" holds the fp32 files, "rounded" holds them converted to bf16.
 struct shop {
     temporary_folder folder;
     entry const& tiny = calm_named("tiny");
@@ -48,7 +48,7 @@ struct shop {
         o.positions = 50;
         return to_json(tiny.on(o.device, weights).evaluate(o, read_model_description(o.model)));
     }
-    // The answer to a prompt, as generate --jsonl writes it.
+    // The answers to the prompts, as generate --jsonl writes them.
     [[nodiscard]] std::string written(std::string const& model, held_weights weights) const {
         std::string const name = model + (weights == held_weights::bf16 ? "-bf16.jsonl" : "-f32.jsonl");
         generate_options o;
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(files_of_bf16_have_the_texts_and_scores_that_they_have_in_f
     shop const here;
     BOOST_TEST(here.written("rounded", held_weights::bf16) == here.written("rounded", held_weights::f32));
     BOOST_TEST(here.scores("rounded", held_weights::bf16) == here.scores("rounded", held_weights::f32));
-    // What is rounded as it is read has other numbers than what is not.
+    // Weights rounded on load differ from the fp32 weights, so the scores differ too.
     BOOST_TEST(here.scores("calm", held_weights::bf16) != here.scores("calm", held_weights::f32));
 }
 
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_compiled_is_a_sentence) {
                                              "cpu and cpu-bf16, not for emulated-bf16"));
     BOOST_CHECK(&tiny.on(device_choice::parse("auto"), bf16) == &tiny.on(device_choice(), bf16));
     BOOST_CHECK(&tiny.on(device_choice(), bf16) != &tiny.on(device_choice()));
-    BOOST_CHECK(!tiny.on(device_choice(), bf16).train_calm);  // nor anything else that trains
+    BOOST_CHECK(!tiny.on(device_choice(), bf16).train_calm);  // no training operation either
     auto without = tiny;
     without.work.erase("cpu-bf16");
     BOOST_CHECK_EXCEPTION(

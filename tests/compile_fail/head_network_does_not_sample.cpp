@@ -3,7 +3,7 @@
 
 #ifdef CALM_SHOULD_FAIL
 template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
-    void sample() const {}  // what calm_model asks for has operands
+    void sample() const {}  // calm_model calls sample with arguments
 };
 #else
 template <auto C, class Space> struct network : calm::energy::layer<C, Space> {};

@@ -1,5 +1,5 @@
 // expect: no matching function for call to .require
-// The sentence of an error is text or something that makes text, never a number.
+// An error message is text or a callable that returns text, never a number.
 #include "calm/base/error.hpp"
 
 void check(bool good) {

@@ -1,5 +1,5 @@
-// Heads beside the energy head on the device: losses, gradients and samples, beside the same kernels on the host; the
-// margin head's loss and gradients also beside plain loops in double.
+// All heads except the energy head on the device: losses, gradients and samples compared with the same kernels on the
+// host. The margin head's loss and gradients are also compared with plain loops in double.
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "on_device.hpp"
@@ -31,7 +31,7 @@ constexpr auto with_drafts = sizes_with(calm::drafted{.num_mlp_layers = 2, .nois
 constexpr auto with_plain_drafts =
     sizes_with(calm::drafted{.num_mlp_layers = 2, .noise_size = 6, .looks_back = 0, .own_table = 0});
 
-// Memory and drawn parameters for a network.
+// Random parameters for a network.
 template <class B, class Network> void fill_with_normals(calm::context<B>& ctx, Network& network) {
     std::uint64_t seed = 100;
     for (auto const& p : calm::parameters_of(network)) {
@@ -40,7 +40,7 @@ template <class B, class Network> void fill_with_normals(calm::context<B>& ctx, 
     }
 }
 
-// A head's whole step with the noise of its positions, then samples of two texts.
+// A whole step of a head with the noise of its positions, then samples for two texts.
 template <auto C, class Sampling> void head(char const* what, Sampling const& sampling) {
     constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
     auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
@@ -75,9 +75,9 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
 
 constexpr index_t rows_in_double = 2, samples_in_double = 3;
 
-// The loss of the margin head (Margin head in docs/mathematics.md) at hidden states (R, D), behind which stand weights
-// (D, D), bias (D), weights (L, D) and bias (L) of its guess: samples x (R N, L) are held fixed, targets are y (R N,
-// L). Where x has normals yet, they become the samples around the guess first.
+// The loss of the margin head (Margin head in docs/mathematics.md). `all` holds hidden states (R, D), then weights (D,
+// D), bias (D), weights (L, D) and bias (L) of its prediction. Samples x (R N, L) are held fixed; targets are y (R N,
+// L). If `are_normals`, x first turns from normals into samples around the prediction.
 double plain_margin(reals const& all, reals& x, reals const& y, bool are_normals) {
     std::size_t constexpr D = with_margin.hidden_size, L = with_margin.autoencoder.latent_size, R = rows_in_double,
                           N = samples_in_double;
@@ -102,7 +102,7 @@ double plain_margin(reals const& all, reals& x, reals const& y, bool are_normals
     return loss;
 }
 
-// Loss, parameters, and the gradients of hidden states and parameters, with given noise.
+// Loss, parameters, and gradients of hidden states and parameters, with given noise.
 void margin_in_double() {
     constexpr index_t R = rows_in_double, N = samples_in_double, D = with_margin.hidden_size,
                       L = with_margin.autoencoder.latent_size;
@@ -144,7 +144,7 @@ void margin_in_double() {
         {got.begin() + parameters, got.end()}, 1e-4);
 }
 
-// The same of a head that drafts tokens.
+// A whole step of a head that drafts tokens.
 template <auto C> void drafting(char const* what) {
     constexpr index_t R = 70, N = 3, V = 13, D = C.hidden_size, L = C.autoencoder.latent_size;
     constexpr index_t K = C.autoencoder.patch_size;

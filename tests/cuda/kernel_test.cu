@@ -1,4 +1,4 @@
-// What the threads of a block do together, on the device against the host: to the same bits.
+// Collective operations of a block's threads: bit-identical on the device and the host.
 #include "on_device.hpp"
 
 using namespace calm::test;
@@ -7,7 +7,7 @@ using calm::index_t;
 
 namespace {
 
-// Of x (blocks, N): sums, twice in a row, largest, and what every thread gets from another.
+// For x (blocks, N): sums, two of them in sequence, the largest, and what each thread gets from another.
 template <int N> struct together {
     static constexpr int threads = N;
     struct shared {};
@@ -33,7 +33,7 @@ template <int N> struct together {
     }
 };
 
-// y = x by way of shared memory, runs of `each` elements a thread, from the first one on.
+// y = x through shared memory, in runs of `each` elements per thread.
 struct copying {
     static constexpr int threads = 64;
     static constexpr int most = 8;
@@ -43,7 +43,7 @@ struct copying {
     float const* x;
     float* y;
     int each;
-    int apart;  // where they stand in shared memory
+    int apart;  // offset in shared memory
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t) const {
         b.phase([&](int t) { b.copy_async(s.x + apart + t * each, x + t * each, each); });
         b.wait_for_copies();
@@ -83,7 +83,7 @@ void copies() {
             }
 }
 
-// Groups and what is behind them, wherever the numbers begin.
+// Full groups and the tail, at any alignment.
 void groups() {
     for (index_t const n : {1, 4, 1023, 1030})
         for (index_t from = 0; from < 4; ++from)

@@ -1,5 +1,5 @@
-// Products, norms and layers on the device, beside plain loops in double and beside the block kernels on the host: nvcc
-// has none of the cpu's.
+// Products, norms and layers on the device, compared with plain loops in double and with the block kernels on the host
+// (nvcc does not compile the cpu's).
 #include "calm/model/llama.hpp"
 #include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 using matrix = extents<dyn, dyn>;
 
-// What `products` asks for: c = a b + bias, a b^T, a^T b, and that plus a^T b^T.
+// The results of `products`: c = a b + bias, a b^T, a^T b, and that plus a^T b^T.
 std::vector<float> plain_products(std::vector<float> const& x, std::vector<float> const& w,
                                   std::vector<float> const& bias, index_t m, index_t n, index_t k) {
     auto const M = static_cast<std::size_t>(m), N = static_cast<std::size_t>(n), depth = static_cast<std::size_t>(k);
@@ -41,8 +41,8 @@ std::vector<float> plain_products(std::vector<float> const& x, std::vector<float
     return all;
 }
 
-// x w^T where w is held in bf16: the bits that its numbers have as float, for a few rows, and on a device as close for
-// many. So many rows as a kernel of the library multiplies have bits that do not depend on each other.
+// x w^T with w in bf16: bit-identical to equal numbers in float for few rows, close to it for many rows on a device. Up
+// to most_rows_by_warps rows, the bits of each row do not depend on the others.
 void products_by_bf16(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
     std::vector<calm::bf16> narrow;
@@ -91,10 +91,10 @@ void products(index_t m, index_t n, index_t k) {
     check_near("matmul in double", got, plain_products(x, w, bias, m, n, k), 1e-4);
 }
 
-// The truth of a layer: y of x and of all parameters one after another.
+// Reference of a layer: y from x and all parameters in order.
 using plain_layer = reals (*)(reals const& x, double const* parameters);
 
-// y, the parameters, dx and the gradients of all parameters of a layer, beside the truth where one is given.
+// Compares y, the parameters, dx and all parameter gradients of a layer, also with a reference if one is given.
 template <template <class> class Layer>
 void layer(char const* name, index_t rows, double bound, plain_layer truth = nullptr) {
     using sizes = Layer<calm::blocks>;
@@ -137,17 +137,16 @@ void layer(char const* name, index_t rows, double bound, plain_layer truth = nul
 
 template <class B> using rms = calm::rms_norm_layer<130, calm::space<B>>;
 template <class B> using layered = calm::layer_norm_layer<130, calm::space<B>>;
-template <class B> using wide_rms = calm::rms_norm_layer<1024, calm::space<B>>;        // a warp has a row
-template <class B> using wide_layered = calm::layer_norm_layer<2052, calm::space<B>>;  // a block has
+template <class B> using wide_rms = calm::rms_norm_layer<1024, calm::space<B>>;        // one warp per row
+template <class B> using wide_layered = calm::layer_norm_layer<2052, calm::space<B>>;  // one block per row
 template <class B> using mlp = calm::swiglu<40, 96, calm::space<B>>;
 template <class B>
 using stack = calm::chain<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
                           calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
                           calm::residual<calm::chain<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
 
-// Three positions of some texts, one after another, by a transformer's layer: on the device in few kernels, which
-// normalise the rows of their products and multiply by the gate, on the host in one for each. A text has the same bits
-// beside others and alone.
+// Three positions of several texts, one after another, through a transformer layer. The device uses few kernels with
+// fused norms and gate, the host one for each operation. Each text has the same bits alone and among others.
 void layer_that_goes_on(index_t texts) {
     constexpr index_t D = 72;
     compare<calm::blocks>("a layer that goes on", 1e-4, [&]<class B>(calm::context<B>& ctx) {
@@ -199,7 +198,7 @@ void embedding(index_t rows) {
     });
 }
 
-// Copies of a weight that are rounded at random: the bits of the host, step by step.
+// Stochastically rounded copies of a weight are bit-identical to the host's at each step.
 void copies_at_random() {
     auto const x = draws(1000 * 48, 1);
     calm::context<calm::test::device_backend> ctx(5);

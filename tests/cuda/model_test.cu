@@ -1,6 +1,6 @@
-// One training step of both stages on the device: losses, gradients and parameters after it, beside the same kernels on
-// the host. Steps and texts by graphs beside those without. Attention and the vocabulary's loss beside plain loops in
-// double too.
+// One training step of both stages on the device: losses, gradients and updated parameters compared with the same
+// kernels on the host. Steps and texts with graphs are compared with those without. Attention and the vocabulary loss
+// are also compared with plain loops in double.
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/sample/generate.hpp"
@@ -36,7 +36,7 @@ template <class Model, class Backend> void draw_parameters(calm::context<Backend
     }
 }
 
-// loss(model, ctx) adds the gradients of a batch; then one update.
+// loss(model, ctx) adds the gradients of a batch; one update follows.
 template <class Model, class Backend, class Loss>
 std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& loss) {
     std::vector<float> all{static_cast<float>(loss())};
@@ -44,7 +44,7 @@ std::vector<float> step(calm::context<Backend>& ctx, Model& model, Loss const& l
         for (float const v : taken_back(ctx, x)) all.push_back(v);
     };
     for (auto const& p : calm::parameters_of(model)) keep(p.grad);
-    // A large eps, so that tiny gradients, of whose signs little is known, move nothing far.
+    // A large eps, so that tiny gradients of uncertain sign move the weights little.
     calm::adamw optimizer(model, {.eps = 1e-2});
     optimizer.step(ctx, 1e-2);
     all.push_back(static_cast<float>(optimizer.last_outcome(ctx).norm));
@@ -67,7 +67,7 @@ void autoencoder_step() {
 
 void language_model_step() {
     compare<blocks>("language model", 1e-4, []<class B>(calm::context<B>& ctx) {
-        constexpr index_t P = 40;  // more than a tile of attention
+        constexpr index_t P = 40;  // more than one attention tile
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         calm::calm_model<uneven, calm::space<B>> model(V);
@@ -96,7 +96,7 @@ void autoregressive_step() {
         });
 }
 
-// Steps and texts by graphs are those of kernels by themselves, bit for bit.
+// Steps and texts with graphs are bit-identical to those without.
 void graphs() {
     using calm::test::device_backend;
     using model_type = calm::calm_model<uneven, calm::space<device_backend>>;
@@ -126,7 +126,7 @@ void graphs() {
         for (auto const& p : calm::parameters_of(model))
             for (float const v : taken_back(ctx, p.value)) all.push_back(v);
         calm::generation_settings settings;
-        settings.max_tokens = 80 * K;  // a cache has room for 64 positions at first
+        settings.max_tokens = 80 * K;  // a cache starts with room for 64 positions
         settings.at_once = 2;
         std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
         for (auto const& rule : {calm::sampler::unchanged(), calm::sampler::batch(calm::temperature::of(0.5), 12)}) {
@@ -139,7 +139,7 @@ void graphs() {
     check(written(true) == written(false), "steps and texts by graphs");
 }
 
-// What `cached_attention` asks for, each sequence read from its beginning.
+// The results of `cached_attention`, with each sequence read from its beginning.
 std::vector<float> plain_cached_attention() {
     constexpr std::size_t D = 72, size = D / 2;
     reals weights;
@@ -166,7 +166,7 @@ std::vector<float> plain_cached_attention() {
     return all;
 }
 
-// Positions one and several at a time behind what a cache holds, of sequences of different lengths.
+// Appends one or several positions to cached sequences of different lengths.
 void cached_attention() {
     auto const got = compare<blocks>("attention with a cache", 1e-4, []<class B>(calm::context<B>& ctx) {
         constexpr index_t D = 72;
@@ -191,7 +191,7 @@ void cached_attention() {
     check_near("attention with a cache, in double", got, plain_cached_attention(), 1e-4);
 }
 
-// What `vocabulary` asks for: the loss of every row, dx, dtable and the most likely token of every row.
+// The results of `vocabulary`: the loss of every row, dx, dtable and the most likely token of every row.
 std::vector<float> plain_vocabulary(std::size_t D, std::size_t rows, std::size_t tokens) {
     auto const x = widened(draws(static_cast<index_t>(rows * D), 1));
     auto const table = widened(draws(static_cast<index_t>(tokens * D), 2));

@@ -1,7 +1,7 @@
 #pragma once
-// What the programs of this folder share. Each computes on a device and on the host and compares. Compiled by nvcc the
-// device is a GPU; where none is, it says why and exits with 77, which CTest takes for skipped. Any other compiler
-// takes the emulated one.
+// Shared code of the programs in this folder, which compute on a device and on the host and compare. Compiled by nvcc,
+// the device is a GPU; without one the program says why and exits with 77, CTest's skip status. Other compilers use the
+// emulated device.
 
 #include <cmath>
 #include <cstdio>
@@ -30,7 +30,7 @@ inline void check(bool good, char const* what) {
     std::fprintf(stderr, "failed: %s\n", what);
 }
 
-// Element for element |got - want| <= bound * max(1, |want|); NaN is near nothing.
+// Element-wise |got - want| <= bound * max(1, |want|); NaN never passes.
 template <class T>
 void check_near(char const* what, std::vector<T> const& got, std::vector<T> const& want, double bound) {
     bool good = got.size() == want.size();
@@ -49,7 +49,7 @@ inline std::vector<float> draws(index_t n, std::uint64_t seed) {
     return x;
 }
 
-// Numbers of the host in the memory of a context, and back.
+// Copies numbers of the host to the memory of a context, and back.
 template <class T, class Shape, class Backend>
 view<T, Shape, Backend> given(context<Backend>& ctx, std::vector<T> const& x, Shape const& shape) {
     auto const taken = ctx.saved.template take<T>(shape);
@@ -66,8 +66,8 @@ std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Sh
     return {values.begin(), values.end()};
 }
 
-// f(ctx) on the device, twice with the same bits, the emulated one's blocks and threads in another order, and on a host
-// executor, within the bound. f returns a vector; what the device's was.
+// Runs f(ctx) on the device twice, with bit-identical results (the emulated device changes its thread order), and on a
+// host backend, within the bound. Returns the device's vector.
 template <class Host, class F> auto compare(char const* what, double bound, F const& f) {
     context<device_backend> device(1);
     context<Host> host(1, 1);
@@ -86,7 +86,7 @@ template <class Host, class F> auto compare(char const* what, double bound, F co
     return got;
 }
 
-// f() is refused with this code.
+// Checks that f() throws an error with this code.
 template <class F> void check_refused(char const* what, errc code, F const& f) {
     try {
         f();

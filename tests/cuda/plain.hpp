@@ -1,6 +1,5 @@
 #pragma once
-// What layers compute, a number at a time in double, of nothing of the library: the truth that a device is held
-// against.
+// Reference layers in double, one number at a time, without any code of the library.
 
 #include <cmath>
 #include <cstddef>
@@ -35,7 +34,7 @@ inline reals plain_linear(reals const& x, double const* weights, std::size_t in,
     return y;
 }
 
-// The norms' 1e-6 stands here once more: it is part of the truth.
+// The norms' eps 1e-6 is repeated here because it is part of the reference.
 inline reals plain_rms_norm(reals const& x, double const* gain, std::size_t D) {
     reals y(x.size());
     for (std::size_t r = 0; r < x.size(); r += D) {
@@ -46,7 +45,7 @@ inline reals plain_rms_norm(reals const& x, double const* gain, std::size_t D) {
     }
     return y;
 }
-// The bias (D) stands behind the gain (D).
+// The bias (D) follows the gain (D).
 inline reals plain_layer_norm(reals const& x, double const* gain, std::size_t D) {
     reals centred = x;
     for (std::size_t r = 0; r < x.size(); r += D) {
@@ -67,7 +66,7 @@ inline reals plain_swiglu(reals const& x, double const* weights, std::size_t D, 
     return plain_linear(gate, weights + 2 * D * inner, inner, D);
 }
 
-// The halves of every head of rows (positions, heads * size) turned by position * base^(-2 i / size).
+// Rotates the halves of every head in rows (positions, heads * size) by position * base^(-2 i / size).
 inline void plain_rotate(reals& x, std::size_t width, std::size_t size, double base) {
     for (std::size_t at = 0; at < x.size(); at += size)
         for (std::size_t i = 0; i < size / 2; ++i) {
@@ -80,8 +79,8 @@ inline void plain_rotate(reals& x, std::size_t width, std::size_t size, double b
         }
 }
 
-// One sequence of rows of D attends to itself, each position to itself and those before it, with one head of keys and
-// values. The weights of queries (D, D), keys (size, D), values (size, D) and the output (D, D) follow one another.
+// Causal self-attention of one sequence of rows of D, with one head of keys and values. The weights of queries (D, D),
+// keys (size, D), values (size, D) and the output (D, D) follow one another.
 inline reals plain_attention(reals const& x, double const* weights, std::size_t D, std::size_t heads, double base) {
     std::size_t const size = D / heads, positions = x.size() / D;
     reals q = plain_linear(x, weights, D, D);
@@ -106,7 +105,7 @@ inline reals plain_attention(reals const& x, double const* weights, std::size_t 
     return plain_linear(mixed, weights + size * D, D, D);
 }
 
-// The gradient of sum_i dy[i] f(x)[i] at some of x's elements, by central differences, beside the one that is given.
+// Compares dx with central differences of sum_i dy[i] f(x)[i] at some elements of x.
 inline void check_slopes(char const* what, std::function<reals(reals const&)> const& f, reals x, reals const& dy,
                          reals const& dx, double bound) {
     auto const weighed = [&] {

@@ -1,5 +1,5 @@
-// The programs with a configuration for a GPU, asked for one that is not there: a sentence and the exit status 11,
-// before anything is written. The rest of the program test_cuda_programs is emulated/programs.cpp.
+// Programs compiled for a GPU that is not present: a clear error and exit status 11 before anything is written. The
+// rest of test_cuda_programs is emulated/programs.cpp.
 #include <boost/test/unit_test.hpp>
 
 #include <string>
@@ -14,7 +14,7 @@ using namespace calm::test;
 
 namespace {
 
-// A shell's lines, with the programs that have tiny@cuda.
+// Runs shell lines with the programs that have tiny@cuda.
 struct shop {
     temporary_folder folder;
 
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_a_sentence_before_anything_is_wr
         "evaluate --model run/model" + text,
         "generate --model run/model --max-tokens 4",
         "sweep --out other --configs tiny --tokenizer run/tokenizer.model --autoencoder-minutes 1 --minutes 1" + text};
-    // A number that no machine has; and any, where there is none.
+    // A number that no machine has; and any device, if there is none.
     for (std::string const device : {"cuda:1023", "cuda"}) {
         if (device == "cuda" && why_no_gpu().empty()) continue;
         for (auto const& line : lines) {

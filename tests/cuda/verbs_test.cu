@@ -1,4 +1,5 @@
-// Element-wise trees, sums, rows and random numbers on the device, against the cpu's and against plain loops in double.
+// Element-wise trees, sums, rows and random numbers on the device, compared with the cpu and with plain loops in
+// double.
 #include "on_device.hpp"
 #include "plain.hpp"
 
@@ -49,11 +50,11 @@ void rows(index_t R) {
     std::vector<std::int32_t> ids;
     for (index_t i = 0; i < R; ++i) ids.push_back(static_cast<std::int32_t>(i * i % V));
     auto x = draws(R * 37, 1);
-    for (float& one : x) one = std::abs(one);  // nothing cancels, so that the bound is one of the sum
+    for (float& one : x) one = std::abs(one);  // nothing cancels, so the bound is relative to the sum
     auto const table = draws(V * 37, 2);
     reals sums(37, 2.0);
     for (std::size_t i = 0; i < x.size(); ++i) sums[i % 37] += double{x[i]};
-    auto more_rows = widened(table);  // and each once more for every row of that id
+    auto more_rows = widened(table);  // plus each row again per occurrence of its id
     for (auto const id : ids)
         for (std::size_t j = 0; j < 37; ++j)
             more_rows[static_cast<std::size_t>(id) * 37 + j] += double{table[static_cast<std::size_t>(id) * 37 + j]};
@@ -78,7 +79,7 @@ void rows(index_t R) {
         return taken_back(ctx, more);
     });
     check_near("scatter_add_rows in double", widened(scattered), more_rows, 1e-5);
-    // More ids than rows, and fewer: an id is the distinct one that stands at its place.
+    // More ids than rows, and fewer: each id is the unique id at its inverse index.
     for (index_t const n : {R, std::min(R, V / 2)})
         compare<calm::cpu>("numbered", 0, [&](auto& ctx) {
             std::vector<std::int32_t> const some(ids.begin(), ids.begin() + n);

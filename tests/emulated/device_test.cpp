@@ -1,4 +1,4 @@
-// What a GPU would do wrong now and then, the emulated device shows at once: each kind of misuse is made here.
+// The emulated device detects at once what goes wrong only sometimes on a GPU: each kind of misuse is made here.
 #include "calm/emulated.hpp"
 
 #include <csignal>
@@ -23,7 +23,7 @@ std::vector<float> on_the_host(context<emulated> const& ctx, line const& x) {
     return {all.begin(), all.end()};
 }
 
-// How a process that calls f ends: the signal that kills it, 0 without one.
+// The signal that kills a process that calls f; 0 if it exits normally.
 template <class F> int signal_of(F const& f) {
     pid_t const child = fork();
     if (child == 0) {
@@ -36,7 +36,7 @@ template <class F> int signal_of(F const& f) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-// Thread t of block b writes its number to out[b threads + t], `behind` elements further.
+// Thread t of block b writes its number to out[b threads + t + behind].
 struct numbering {
     static constexpr int threads = 32;
     struct shared {};
@@ -62,7 +62,7 @@ template <class T> struct summing {
     }
 };
 
-// Every block adds to one number without waiting for the others.
+// Every block updates one number without synchronisation.
 struct in_turn {
     static constexpr int threads = 1;
     struct shared {};
@@ -72,7 +72,7 @@ struct in_turn {
     }
 };
 
-// Reads shared memory that nothing wrote.
+// Reads uninitialised shared memory.
 struct unset {
     static constexpr int threads = 1;
     struct shared {
@@ -84,7 +84,7 @@ struct unset {
     }
 };
 
-// A thread reads what another writes to shared memory, in the next phase, or without a barrier in the same one.
+// A thread reads what another writes to shared memory: in the next phase, or without a barrier in the same one.
 struct exchanging {
     static constexpr int threads = 32;
     struct shared {
@@ -107,7 +107,7 @@ struct exchanging {
     }
 };
 
-// Looks at shared memory before what is copied there has come.
+// Reads shared memory before an asynchronous copy to it has completed.
 struct too_early {
     static constexpr int threads = 32;
     struct shared {
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
     auto given = draws<float>(N, 1);
     copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
     auto const want = given;
-    given.assign(N, 7);  // what was given may be changed
+    given.assign(N, 7);  // the source may be changed
     BOOST_TEST(on_the_host(ctx, x) == want, boost::test_tools::per_element());
     evaluate(ctx, x, x * 2.0);
     BOOST_TEST(fetch(ctx, x.data() + 5) == want[5] * 2);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
     BOOST_TEST(asked.waits == 1);
 }
 
-// Work for as many rows as the data say is as many launches, of other blocks.
+// Work for a number of rows that depends on data shows as equal launches with different numbers of blocks.
 BOOST_AUTO_TEST_CASE(a_shape_that_follows_from_data_shows_in_the_counts) {
     context<emulated> ctx(0, 1);
     line x;
@@ -200,8 +200,7 @@ BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
     BOOST_TEST(signal_of([&] { [[maybe_unused]] float volatile const read = x.data()[1]; }) == SIGSEGV);
 }
 
-// Opened, as tests and debuggers do, it is done with what was asked for; and closed again by whatever is asked for
-// next.
+// Opening the memory, as tests and debuggers do, completes all enqueued work; enqueuing anything closes it again.
 BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_it) {
     context<emulated> ctx(0, 1);
     line x;
@@ -229,7 +228,7 @@ BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_
     device.close();
 }
 
-// The queue runs as late as it may: without a wait the host finds what was there before.
+// The queue runs as late as possible: without a wait the host finds the previous contents.
 BOOST_AUTO_TEST_CASE(nothing_runs_before_the_host_waits) {
     context<emulated> ctx(0, 1);
     bool ran = false;
@@ -277,13 +276,13 @@ BOOST_AUTO_TEST_CASE(copies_of_memory_that_is_not_the_devices_are_refused) {
 
 BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
     context<emulated> ctx(0, 1);
-    // Behind a tensor nothing is mapped.
+    // No memory is mapped after a tensor.
     BOOST_TEST(signal_of([&] {
                    line x;
                    launch(ctx, 2, numbering{x.data(), 1});
                    ctx.wait();
                }) == SIGSEGV);
-    // Behind a piece of an arena is a red zone.
+    // A red zone follows every arena allocation.
     auto const x = ctx.scratch.take<float>(extents<N>());
     [[maybe_unused]] auto const next = ctx.scratch.take<float>(extents<N>());
     launch(ctx, 2, numbering{x.data(), 1});
@@ -306,7 +305,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scal
     };
     BOOST_TEST(sum(N) == T{N});
     BOOST_TEST(std::isnan(sum(N + 1)));
-    // An id that is read there is of no table.
+    // An id read there exceeds every table.
     BOOST_TEST(std::bit_cast<row_id>(detail::emulated_device::red) > 2'000'000'000);
 }
 
@@ -317,7 +316,7 @@ BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
         auto const x = ctx.scratch.take<float>(extents<N>());
         fill(ctx, x, 1.0F);
     }
-    auto const x = ctx.scratch.take<float>(extents<N>());  // the same place
+    auto const x = ctx.scratch.take<float>(extents<N>());  // the same address
     BOOST_TEST(std::isnan(fetch(ctx, x.data() + 9)));
     launch(ctx, 1, unset{x.data()});
     BOOST_TEST(std::isnan(fetch(ctx, x.data())));
@@ -335,7 +334,7 @@ BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
     }
 }
 
-// What a neighbour has not written yet is no number, and it is another neighbour in another order.
+// An element not yet written by its neighbour is NaN; which elements these are depends on the thread order.
 BOOST_AUTO_TEST_CASE(a_missing_barrier_shows_in_every_order) {
     auto const missing = [](thread_order order, bool barrier) {
         context<emulated> ctx(0, 1);
@@ -355,7 +354,7 @@ BOOST_AUTO_TEST_CASE(a_missing_barrier_shows_in_every_order) {
         auto const with = missing(order, true);
         BOOST_TEST(std::count(with.begin(), with.end(), true) == 0);
         found.push_back(missing(order, false));
-        BOOST_TEST(std::count(found.back().begin(), found.back().end(), true) == 16);  // of each pair the first to run
+        BOOST_TEST(std::count(found.back().begin(), found.back().end(), true) == 16);  // in each pair, the first to run
     }
     BOOST_CHECK((found[0] != found[1] && found[0] != found[2]));
 }

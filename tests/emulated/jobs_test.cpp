@@ -1,4 +1,4 @@
-// Whole jobs on the emulated device: it trains, evaluates and writes what the cpu does, and goes on with its runs.
+// Whole jobs on the emulated device: it trains, evaluates and generates like the cpu, and resumes the cpu's runs.
 #include "calm/emulated.hpp"
 
 #include <set>
@@ -26,7 +26,7 @@ template <class Backend> using autoencoder_on = autoencoder<small.autoencoder, s
 template <class Backend> using calm_on = calm_model<small, space<Backend>>;
 template <class Backend> using autoregressive_on = autoregressive_model<small_ar, space<Backend>>;
 
-// Every token follows from the one before.
+// Every token determines the next.
 struct counting_source {
     token_id next = 0;
     void operator()(std::span<token_id> tokens) {
@@ -34,7 +34,7 @@ struct counting_source {
     }
 };
 
-// A model of a backend that starts as the cpu starts it.
+// A model on a backend with the cpu's initial weights.
 template <template <class> class Model, class Backend> resident<Model<Backend>> started() {
     resident<Model<cpu>> here(V);
     context<> const host(3, 1);
@@ -60,17 +60,17 @@ struct outcome {
     bool operator==(outcome const&) const = default;
 };
 
-// What a checkpoint keeps of a run.
+// The state of a run that a checkpoint keeps.
 struct kept_run {
     std::vector<float> weights;
     training_state state;
     std::vector<std::vector<std::byte>> moments;
-    counting_source source;  // behind what was read
+    counting_source source;  // positioned after the tokens that were read
 };
 
 constexpr index_t steps_of_run = 10;
 
-// A longer run, whose steps are told so many at a time.
+// A longer run that syncs every tell_every steps.
 void told_together(training_recipe& r, index_t tell_every) {
     if (tell_every == 1) return;
     r.steps = 5 * tell_every;
@@ -113,7 +113,7 @@ struct calm_job {
 };
 struct autoregressive_job {
     template <class Backend> using model = autoregressive_on<Backend>;
-    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_tell = 1;  // it draws nothing
+    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_tell = 1;  // no random draws
     static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
                     index_t tell_every = 1) {
         autoregressive_recipe r;
@@ -130,7 +130,7 @@ struct autoregressive_job {
 };
 using jobs = boost::mpl::list<autoencoder_job, calm_job, autoregressive_job>;
 
-// The weights of a list become parameters, by a model of the host.
+// Writes a list of weights to the parameters of a model, through a model on the host.
 template <template <class> class Model, class Backend>
 void put(std::vector<float> const& weights, Model<Backend>& model) {
     auto here = started<Model, cpu>();
@@ -156,7 +156,7 @@ outcome trained(int threads, thread_order order = thread_order::ascending, bool 
     return result;
 }
 
-// The first steps of a run, kept.
+// The state after the first steps of a run.
 template <class Job, class Backend> kept_run begun(index_t steps) {
     auto own = started<Job::template model, Backend>();
     context<Backend> ctx(3, 1);
@@ -175,7 +175,7 @@ template <class Job, class Backend> kept_run begun(index_t steps) {
     return kept;
 }
 
-// The rest of it.
+// The rest of the run.
 template <class Job, class Backend> outcome ended(kept_run const& kept) {
     auto own = started<Job::template model, Backend>();
     put<Job::template model, Backend>(kept.weights, own.model);
@@ -217,7 +217,7 @@ std::vector<std::vector<token_id>> texts(context<typename Model::backend>& ctx, 
     return all;
 }
 
-// A model of the cpu whose weights are wide enough that hidden states and noise decide the tokens.
+// A cpu model with weights wide enough that hidden states and noise decide the tokens.
 template <template <class> class Model> resident<Model<cpu>> wide() {
     resident<Model<cpu>> own(V);
     std::uint64_t seed = 50;
@@ -227,7 +227,7 @@ template <template <class> class Model> resident<Model<cpu>> wide() {
     return own;
 }
 
-// Places that nothing wrote hold 0.
+// Unwritten tokens would be 0.
 bool have_other_tokens_than_0(std::vector<std::vector<token_id>> const& texts) {
     std::set<token_id> all;
     for (auto const& text : texts) all.insert(text.begin(), text.end());
@@ -241,7 +241,7 @@ std::vector<token_id> some_text() {
     return text;
 }
 
-// One model on both, and the scores and texts that it has there.
+// One model on both devices, with its scores and texts there.
 template <template <class> class Model> struct on_both {
     resident<Model<cpu>> here = wide<Model>();
     resident<Model<emulated>> there{V};
@@ -257,7 +257,8 @@ template <template <class> class Model> struct on_both {
         BOOST_TEST(close(std::span(*got.brier), std::span(*want.brier), kind::output));
         compare(got, want);
     }
-    // Every rule, of which none writes what the model as it is does: only then does it show that they are told apart.
+    // Compares the texts of every rule. All other rules must differ from `unchanged`, so that confusing rules would
+    // show.
     void check_texts(auto const& unchanged, auto const&... others) {
         auto const as_it_is = texts(host, here.model, unchanged);
         BOOST_TEST(have_other_tokens_than_0(as_it_is));
@@ -281,16 +282,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_trains_as_the_cpu_does, Job, jobs) {
     BOOST_TEST(close(got.losses, want.losses, kind::loss_of_run));
     BOOST_TEST(close(got.weights, want.weights, kind::weight_of_run));
     BOOST_CHECK((trained<Job, emulated>(2, descending) == got));
-    if (calm::test::is_sanitized) return;  // that of others is the same memory
+    if (calm::test::is_sanitized) return;  // other thread orders use the same memory
     BOOST_CHECK((trained<Job, emulated>(1, permuted) == got));
     BOOST_CHECK((trained<Job, emulated>(1, ascending, false) == got));
 }
 
 namespace {
 
-// The weights after a step of four micro-batches, with an eps and a rate by which they show what the gradient was. It
-// was added up by the loop, by hand from gradients that were computed alone, or in turn: each micro-batch to the sum of
-// those before.
+// The weights after one step of four micro-batches, with an eps and a learning rate that make the gradient visible. The
+// gradient is summed by the training loop, by hand as a tree of separate gradients, or sequentially.
 enum class added { by_the_loop, by_hand, in_turn };
 template <class Backend> std::vector<float> after_micro_batches(added how) {
     constexpr index_t n = 4;
@@ -358,7 +358,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_micro_batches_add_up_in_a_tree, Backe
     BOOST_CHECK(together != after_micro_batches<Backend>(added::in_turn));
 }
 
-// A run goes on wherever it is taken: the bits of a device's own run there, those of fp32 where they are exchanged.
+// A run resumes on either device: bit-identical on one device, within fp32 tolerances after a change of device.
 BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
     constexpr index_t before = 4;
     auto const here = trained<Job, cpu>(1);
@@ -376,9 +376,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
     as_here(ended<Job, cpu>(kept_there));
 }
 
-// Nothing is taken after the first steps, and steps ask for the same: shapes follow from no id. To the device go the
-// ids of a micro-batch, in one copy, and the numbers of the step and of the update; the host waits where steps are
-// told, for their losses and norms, however many they are. Each micro-batch is a graph, and so is each update.
+// After the first steps nothing is allocated, and all steps enqueue equal work, because shapes do not depend on ids.
+// Uploads are the ids of each micro-batch, in one copy, and the numbers of the step and update. The host waits only
+// where steps are reported, for their losses and norms. Each micro-batch and each update is one graph.
 BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before_they_are_told, Job, jobs) {
     constexpr index_t together = 4;
     auto own = started<Job::template model, emulated>();
@@ -391,13 +391,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     counting_source source;
     Job::run(ctx, own.model, source, tell, together);
     BOOST_REQUIRE(after.size() == 5U);
-    auto const one = after[3] - after[2], next = after[4] - after[3];  // of one phase
+    auto const one = after[3] - after[2], next = after[4] - after[3];  // within one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
     BOOST_TEST(one.allocations == 0);
     BOOST_TEST(one.graphs == together * (Job::micro_batches + 1));
     BOOST_TEST(one.launches <= together * (1 + 5 * Job::micro_batches));  // draws, losses, sums of micro-batches
     BOOST_TEST(one.uploads == together * Job::uploads);
-    BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; of an autoencoder the parts of its losses too
+    BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; for an autoencoder also the parts of its losses
     BOOST_CHECK(one == next);
 }
 
@@ -425,13 +425,13 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_evaluated_and_writes_as_on_the_c
 }
 
 namespace {
-// Texts of every rule by graphs are those of kernels by themselves; a patch is `graphs` of them at least, recorded anew
-// where a cache grows and where a text ends, and what is asked for besides is less than `besides` of the kernels.
+// Texts with graphs equal texts without, for every rule. Each patch takes at least `graphs` graphs. Recapture is needed
+// only where a cache grows or a text ends, so launches stay below `besides` times the launches without graphs.
 template <template <class> class Model> void check_graphs(auto const& rule, double graphs, double besides) {
     on_both<Model> model;
     settings_of_generation<rule_of<Model<emulated>>> settings;
     settings.sampler = rule;
-    settings.max_tokens = 200;  // a cache has room for 64 positions at first
+    settings.max_tokens = 200;  // a cache starts with room for 64 positions
     settings.at_once = 2;
     std::vector<std::vector<token_id>> const prompts{{1, 3, 7}, {2}, {4, 4, 4, 4}};
     auto const written = [&](bool by_graphs) {
@@ -459,11 +459,11 @@ BOOST_AUTO_TEST_CASE(texts_by_graphs_are_those_without) {
     check_graphs<autoregressive_on>(token_sampler::unchanged(), 1, 0.2);
     check_graphs<calm_on>(sampler::unchanged(), 2, 0.05);
     check_graphs<calm_on>(sampler::batch(half, 12), 2, 0.5);
-    if (calm::test::is_sanitized) return;  // it takes long there
+    if (calm::test::is_sanitized) return;  // slow there
     check_graphs<calm_on>(sampler::adaptive(half, 12), 2, 0.5);
 }
 
-// The patches of two rounds, of which the second is begun.
+// Patches for two scoring rounds, the second incomplete.
 BOOST_AUTO_TEST_CASE(an_autoencoder_is_evaluated_as_on_the_cpu) {
     on_both<autoencoder_on> model;
     std::vector<token_id> text(700 * small.autoencoder.patch_size);

@@ -1,5 +1,4 @@
-// What the steps of whole models ask of a device, counted without running them: a rehearsal launches nothing and takes
-// memory that nobody touches.
+// Launches of whole model steps, counted by dry runs: nothing is launched, and the memory is never touched.
 #include "calm/emulated.hpp"
 
 #include <numeric>
@@ -23,14 +22,14 @@ using namespace calm::test;
 namespace {
 
 using on_device = space<emulated>;
-// Its patches are drafted on the device, and it reads latents too.
+// Drafts patches on the device, and reads latents too.
 inline constexpr auto drafting = [] {
     auto c = with_head(small, drafted{.num_mlp_layers = 1, .noise_size = 8});
     c.input = input_kind::both;
     return c;
 }();
 inline constexpr autoregressive_configuration small_ar{.llama = llama_sizes_of(small), .vocab_size = 11};
-// A position is scored by one patch.
+// Scores each position by one patch.
 inline constexpr auto of_four = [] {
     auto c = small;
     c.autoencoder.patch_size = 4;
@@ -38,7 +37,7 @@ inline constexpr auto of_four = [] {
 }();
 using published = calm_model<published_m, on_device>;
 
-// A model whose parameters have addresses of the device, and no memory behind them before it is touched.
+// A model whose parameters have device addresses, with no memory behind them until they are touched.
 template <class Model> struct with_addresses {
     arena<emulated> memory{"parameters"};
     Model model;
@@ -58,7 +57,7 @@ private:
     }
 };
 
-// Launches of one micro-batch of `tokens` tokens, step(ctx, model, tokens), rehearsed.
+// Launches of step(ctx, model, tokens) for one micro-batch of `tokens` tokens, counted by a dry run.
 template <class Model, class Step>
 index_t rehearsed(context<emulated>& ctx, Model& model, index_t tokens, Step const& step) {
     std::vector<token_id> const ids(static_cast<std::size_t>(tokens));
@@ -77,7 +76,7 @@ index_t rehearsed(context<emulated>& ctx, Model& model, index_t tokens, Step con
     return ctx.rehearsed() - rehearsed_before;
 }
 
-// A step of a language model of sequences of P patches, with N samples a position.
+// A step of a language model with sequences of P patches and N samples per position.
 auto step_of_calm(index_t P, index_t N) {
     return [=]<class Model>(auto& ctx, Model& model, std::span<token_id const> ids) {
         auto const loss = new_total(ctx);
@@ -86,7 +85,7 @@ auto step_of_calm(index_t P, index_t N) {
         model.loss_and_gradient(ctx, loss, model.prepare(ctx, ids, P), o);
     };
 }
-// Of an autoregressive model of sequences of P positions, at patch level.
+// A patch-level step of an autoregressive model with sequences of P positions.
 auto step_of_tokens(index_t P, index_t K) {
     return [=](auto& ctx, auto& model, std::span<token_id const> ids) {
         auto const loss = new_total(ctx);
@@ -106,8 +105,8 @@ template <class Model> resident<Model> initialised(index_t vocabulary = 11) {
     return own;
 }
 
-// A whole step of a run, from the ids of its one micro-batch, step(ctx, model, ids), to the update: what it asks for,
-// and what a rehearsal of it launches.
+// A whole training step, from the ids of its one micro-batch through step(ctx, model, ids) to the update: the enqueued
+// work, and the launches counted by a dry run.
 struct whole_step {
     device_counts asked;
     index_t rehearsed = 0;
@@ -115,7 +114,7 @@ struct whole_step {
 template <class Model, class Step>
 whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& step) {
     context<emulated> ctx(3, 1);
-    ctx.uses_graphs = false;  // each launch counts
+    ctx.uses_graphs = false;  // counts each launch
     training_recipe recipe;
     recipe.steps = 2;  // arenas grow in the first
     whole_step found;
@@ -137,7 +136,8 @@ whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& 
 
 }  // namespace
 
-// What is rehearsed is what is launched, in small. And a real micro-batch: ids go there in one copy, and nothing waits.
+// For small models the dry run's count equals the real launches. In a real micro-batch the ids are uploaded in one
+// copy, and nothing waits.
 BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
     auto const check = [](auto& model, index_t tokens, auto const& step) {
         context<emulated> ctx(3, 1);
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
     check(of_tokens.model, 64, step_of_tokens(8, 2));
 }
 
-// No shape, and so nothing that is asked for, follows from ids. A rehearsal counts all of a step that is launched.
+// No shape, and so no enqueued work, depends on ids. A dry run counts all launches of the whole step.
 BOOST_AUTO_TEST_CASE(a_step_asks_for_the_same_whatever_its_ids) {
     constexpr index_t tokens = 64, vocabulary = 101;
     std::vector<token_id> const equal(tokens, 7);
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(a_step_asks_for_the_same_whatever_its_ids) {
 
 namespace {
 
-// Launches of a whole step that are not its micro-batch's: the loss, the norm and the update.
+// Launches of a whole step outside its micro-batch: the loss, the norm and the update.
 template <class Model, class Step> index_t launches_of_update(Step const& step) {
     auto own = initialised<Model>();
     std::vector<token_id> const ids(64, 1);
@@ -199,8 +199,8 @@ template <class Model, class Step> index_t launches_of_update(Step const& step) 
 
 }  // namespace
 
-// The published step: 4 sequences of 8,192 tokens, 8 samples a position. Its update is as many launches as that of a
-// model with other parameters.
+// The published step: 4 sequences of 8,192 tokens with 8 samples per position. The update's launches do not depend on
+// the model.
 BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     index_t const update = launches_of_update<calm_model<small, on_device>>(step_of_calm(8, 3));
     index_t const of_another = launches_of_update<autoencoder<small.autoencoder, on_device>>(step_of_autoencoder);
@@ -212,14 +212,14 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     BOOST_TEST_MESSAGE(calm << " launches, " << ctx.saved.peak() / 1'000'000 << " MB saved, "
                             << ctx.scratch.peak() / 1'000'000 << " MB of scratch");
     BOOST_TEST(calm <= 1100);
-    // Its autoencoder's, of a micro-batch of the recipe.
+    // The autoencoder's step, for a micro-batch of the recipe.
     with_addresses<published::autoencoder_type> tokens(published_m.autoencoder.vocab_size);
     index_t const of_tokens = rehearsed(ctx, tokens.model, 16384, step_of_autoencoder) + update;
     BOOST_TEST_MESSAGE(of_tokens << " launches of the autoencoder, " << update << " of them the update");
     BOOST_TEST(of_tokens <= 1100);
 }
 
-// A smaller device works on less at once, in more launches.
+// A smaller device uses smaller chunks and more launches.
 BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> large(3, 1), middle(3, 1);
@@ -232,14 +232,14 @@ BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
 
 namespace {
 
-// What work() asks of the device.
+// The work that work() enqueues on the device.
 template <class Work> device_counts asked_by(Work const& work) {
     auto const before = context<emulated>::counts();
     work();
     return context<emulated>::counts() - before;
 }
 
-// One more patch of texts that differ in length: drawn, and read. It is asked for by each kernel, or by graphs.
+// One more patch for texts of different lengths: sampled, and read. Enqueued by single kernels or by graphs.
 template <class Model>
 device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graphs,
                                 rule_of<Model> const& rule = rule_of<Model>::unchanged()) {
@@ -260,7 +260,7 @@ device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graph
                     &aids);
         session.append(all, patches);
     };
-    for (int i = 0; i < 4; ++i) write();  // arenas grow, graphs are recorded
+    for (int i = 0; i < 4; ++i) write();  // arenas grow, graphs are captured
     auto const asked = asked_by(write);
     ctx.wait();
     return asked;
@@ -268,7 +268,7 @@ device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graph
 
 }  // namespace
 
-// The host waits for the tokens alone, and as much is asked for however many texts there are.
+// The host waits only for the tokens, and the enqueued work does not depend on the number of texts.
 BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
     auto const check = [](auto const& model, index_t uploads, index_t graphs) {
         auto const of_two = asked_for_a_patch(model, 2, false), of_seven = asked_for_a_patch(model, 7, false);
@@ -285,16 +285,16 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
         BOOST_TEST((together.graphs == graphs && together.waits == 1 && together.allocations == 0));
         if (graphs == 2) BOOST_TEST((together.launches == 0 && together.uploads == 0));
     };
-    // Rows of the hidden states and places of the noise; then ids, ends of the sequences and texts.
+    // Uploads: rows of hidden states, places of the noise, ids, ends of the sequences, texts.
     check(initialised<calm_model<small, on_device>>().model, 5, 2);
     check(initialised<calm_model<drafting, on_device>>().model, 5, 2);
     check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5, 2);
-    // Its logits are asked for by themselves.
+    // Its logits are launched outside the graph.
     check(initialised<autoregressive_model<small_ar, on_device>>().model, 4, 1);
 }
 
-// A layer of at most sixteen texts that go on: q, k and v of normalised rows; their rotation, into the cache;
-// attention; W_o; the gate and what it is a gate of, of normalised rows; W_down.
+// One decoding layer for at most sixteen texts: q, k and v of normalised rows; RoPE and cache append; attention; W_o;
+// fused gate and up of normalised rows; W_down.
 BOOST_AUTO_TEST_CASE(a_layer_of_a_patch_is_six_launches) {
     using layer_type = transformer_block<32, 40, 4, 2, on_device>;
     context<emulated> ctx(1, 1);
@@ -316,11 +316,11 @@ BOOST_AUTO_TEST_CASE(a_layer_of_a_patch_is_six_launches) {
     BOOST_TEST(launched(1) == 6);
     BOOST_TEST(launched(7) == 6);
     BOOST_TEST(launched(16) == 6);
-    BOOST_TEST(launched(17) == 12);  // two norms, five products apart and the gate in place of two products
+    BOOST_TEST(launched(17) == 12);  // two norms, five separate products, and the gate after two products
 }
 
-// What the networks of the smallest published model launch for a patch: six for each of sixteen layers, seven for each
-// of the head's four blocks, three for each of the decoder's two layers, and what stands around them.
+// Launches of the networks of the smallest published model per patch. Each of sixteen layers takes six, each of the
+// head's four blocks seven, each of the decoder's two layers three, plus the surrounding operations.
 BOOST_AUTO_TEST_CASE(a_patch_of_the_smallest_published_model_is_few_launches) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> ctx(3, 1);
@@ -348,10 +348,10 @@ BOOST_AUTO_TEST_CASE(a_patch_of_the_smallest_published_model_is_few_launches) {
     BOOST_TEST((read == 16 * 6 + 6 && drawn == 4 * 7 + 10 && decoded == 2 * 3 + 6));
 }
 
-// Texts that the batch rule settles at different draws have their rounds together, and what was drawn before is not
+// The batch rule shares its rounds among texts that finish after different numbers of draws, and earlier draws are not
 // copied text by text.
 BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_are_many) {
-    auto const own = initialised<calm_model<small, on_device>>(1 << 12);  // of which what is alike is decoded
+    auto const own = initialised<calm_model<small, on_device>>(1 << 12);  // large enough for lazy decoding
     auto const rule = sampler::batch(temperature::of(0.5), 100);
     auto const of_few_texts = asked_for_a_patch(own.model, 4, false, rule);
     auto const of_many_texts = asked_for_a_patch(own.model, 16, false, rule);
@@ -361,7 +361,7 @@ BOOST_AUTO_TEST_CASE(a_patch_by_the_batch_rule_asks_for_little_more_where_texts_
     BOOST_TEST(of_many_texts.waits < 3 * of_few_texts.waits);
 }
 
-// A cache grows in one launch, however many sequences it has; they keep what they had.
+// A cache grows in one launch for any number of sequences, and keeps their contents.
 BOOST_AUTO_TEST_CASE(a_cache_grows_at_once_for_all_sequences) {
     constexpr index_t width = 3, room = kv_cache<width>::least_room;
     context<emulated> ctx(1, 1);
@@ -388,7 +388,7 @@ BOOST_AUTO_TEST_CASE(a_cache_grows_at_once_for_all_sequences) {
     BOOST_TEST(grown(5) == 1);
 }
 
-// A smaller device computes the logits of fewer rows at once, and the host waits for each part of them.
+// A smaller device computes logits for fewer rows at once, and the host waits for each part.
 BOOST_AUTO_TEST_CASE(logits_are_computed_at_once_as_the_memory_allows) {
     using tokens_type = autoregressive_model<small_ar, on_device>;
     auto const own = initialised<tokens_type>();
@@ -412,7 +412,7 @@ BOOST_AUTO_TEST_CASE(logits_are_computed_at_once_as_the_memory_allows) {
     BOOST_TEST(in_parts.second == at_once.second, boost::test_tools::per_element());
 }
 
-// A batch waits for its samples and, where it is asked for, for its loss.
+// A batch waits once for its samples and, if requested, once for its loss.
 BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) {
     using model_type = calm_model<of_four, on_device>;
     auto own = initialised<model_type>();
@@ -433,10 +433,10 @@ BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) 
     };
     auto const alone = of_batch({}), with_loss = of_batch(model_type::objective{.samples = 3, .targets = 4});
     BOOST_TEST((alone.waits == 1 && with_loss.waits == 2));
-    BOOST_TEST((alone.uploads == 3 && with_loss.uploads == 4));  // ids, rows and places; ids that are predicted
+    BOOST_TEST((alone.uploads == 3 && with_loss.uploads == 4));  // ids, rows and places; ids of the targets
     BOOST_TEST((alone.allocations == 0 && with_loss.allocations == 0));
 
-    // Tokens of the mean and of a draw, losses, deviations.
+    // Tokens of the mean and of one sample, losses, deviations.
     autoencoder_scoring patches(ctx, own.model.ae_model, token_id{10}, 1);
     auto const score = [&] {
         for (index_t i = 0; i < 512; ++i) patches.add(i, std::span(block).first(model_type::K));
@@ -456,7 +456,7 @@ BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) 
     BOOST_TEST((of_block.waits == 1 && of_block.uploads == 1 && of_block.allocations == 0));
 }
 
-// What a head says of a sample is what its samples take, or a little more.
+// Samples take at most the memory that their head declares, and not much less.
 BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     constexpr index_t L = published::L, D = published::D, N = 8;

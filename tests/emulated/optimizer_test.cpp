@@ -1,5 +1,4 @@
-// The optimizer and the steps of a run on the emulated device: what they ask of it, and what the host hears of bad
-// numbers, and when.
+// The optimizer and training steps on the emulated device: enqueued work, and how the host learns of non-finite values.
 #include "calm/emulated.hpp"
 
 #include <array>
@@ -16,7 +15,7 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Forty parameters, the first of them longer than a range.
+// Forty parameters, the first longer than one range.
 template <class Backend> struct many {
     using space_type = space<Backend>;
     static constexpr std::size_t count = 40;
@@ -33,7 +32,7 @@ template <class Backend> struct many {
     template <class Visitor> void visit(Visitor& visitor) {
         for (std::size_t i = 0; i < count; ++i) visitor("part" + std::to_string(i), parts[i]);
     }
-    // Adds number `number` of drawn gradients, to part `bad` one that is not finite.
+    // Adds random gradients with seed `number`, and makes those in part `bad` NaN.
     void add_gradients(context<Backend>& ctx, std::uint64_t number, std::size_t bad = count) {
         arena_scope const scope(ctx.scratch);
         std::uint64_t first = 0;
@@ -79,7 +78,7 @@ struct told_run {
     errc code{};
 };
 
-// Steps with the loss 100 + number; that of `bad_step` has a gradient that is not finite, `without_text` has no text.
+// Runs steps with loss 100 + number; `bad_step` has a gradient that is not finite, `without_text` has no text.
 told_run trained(training_recipe const& r, index_t bad_step = -1, index_t stop_after = 1000,
                  index_t without_text = -1) {
     many<emulated> model;
@@ -167,8 +166,8 @@ BOOST_AUTO_TEST_CASE(steps_are_those_of_its_kernels_on_the_host) {
     BOOST_TEST(on_device.updates() == steps);
 }
 
-// The device decides: a bad step and those that follow change nothing, whatever their gradients; the host hears of it
-// when it asks, and may go on.
+// The device skips a bad step and all steps after it, whatever their gradients. The host learns of it when it reads the
+// outcome, and can continue.
 BOOST_AUTO_TEST_CASE(what_is_not_finite_changes_no_weight_and_is_named_when_the_host_asks) {
     for (bool const of_the_loss : {false, true}) {
         many<emulated> model, other;
@@ -225,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_run_is_told_the_same_whenever_the_host_asks) {
         // After a fifth of the run, four steps later, and at the end.
         BOOST_TEST(some.waits == (tell_every == 4 ? 3 : 2));
     }
-    // It stops after a step that was told.
+    // It stops after a reported step.
     BOOST_TEST(trained(steps_of(11, 4), -1, 6).steps == numbers_to(7), boost::test_tools::per_element());
     BOOST_CHECK_THROW(detail::check(steps_of(11, 0)), error);
     BOOST_CHECK_THROW(detail::check(steps_of(11, 65)), error);
@@ -250,7 +249,7 @@ BOOST_AUTO_TEST_CASE(what_came_before_an_error_of_the_host_is_told) {
         BOOST_TEST(run.steps == numbers_to(6), boost::test_tools::per_element());
         BOOST_TEST((run.code == errc::data));
     }
-    // A bad step before it is the first cause.
+    // An earlier bad step is reported first.
     auto const run = trained(steps_of(11, 64), 5, 1000, 6);
     BOOST_TEST(run.steps == numbers_to(5), boost::test_tools::per_element());
     BOOST_TEST(run.failed.starts_with("step 5: "), run.failed);

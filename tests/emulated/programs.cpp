@@ -1,4 +1,4 @@
-// The programs' work for tiny on a device: what --device does, beside the cpu, whose runs it goes on with. The device
+// The programs for `tiny` on a device: the work of --device, compared with the cpu, whose runs it resumes. The device
 // is CALM_TEST_DEVICE: the emulated one in emulated/programs, a GPU in cuda/programs.
 #include <boost/test/unit_test.hpp>
 
@@ -25,7 +25,7 @@ namespace {
 
 std::string const tested = CALM_TEST_DEVICE;  // the device
 
-// A text of which nothing is held out, so that nothing is measured while models learn it.
+// A text without held-out documents, so that training runs without evaluations.
 struct shop {
     temporary_folder folder;
     entry const& tiny = calm_named("tiny");
@@ -39,7 +39,7 @@ struct shop {
 
     [[nodiscard]] std::string path(std::string const& name) const { return folder.path(name); }
 
-    // Trains in steps of 64 tokens until there were so many.
+    // Trains with batches of 64 tokens until `steps` steps are done.
     void train_autoencoder(std::string const& device, std::string const& out, index_t steps,
                            bool in_bf16 = false) const {
         auto o = training(device, out, steps);
@@ -80,7 +80,7 @@ struct shop {
         BOOST_REQUIRE(tiny.on(o.device, weights).generate(o, read_model_description(o.model)) == 0);
         return folder.content(name);
     }
-    // Of the steps in a run's log.
+    // The losses in a run's log.
     [[nodiscard]] std::vector<double> losses(std::string const& run) const {
         std::vector<double> all;
         std::istringstream lines(folder.content(run + "/metrics.jsonl"));
@@ -120,7 +120,7 @@ private:
 
 }  // namespace
 
-// What computes on the device; the other cases need none.
+// Cases that compute on the device; the others do not need one.
 BOOST_AUTO_TEST_SUITE(work)
 
 BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) {
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
     auto const is_as = [&](std::string const& exchanged, std::string const& of_cpu) {
         BOOST_TEST(close(here.losses(exchanged), here.losses(of_cpu), kind::loss_of_run));
         BOOST_TEST(close(here.weights(exchanged), here.weights(of_cpu), kind::weight_of_run));
-        BOOST_CHECK(here.weights(exchanged) != here.weights(of_cpu));  // another executor trained it
+        BOOST_CHECK(here.weights(exchanged) != here.weights(of_cpu));  // a different device trained it
     };
     here.train_autoencoder("cpu", "ae", 10);
     here.train_autoencoder(tested, "exchanged-ae", 4);
@@ -153,8 +153,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
     BOOST_TEST(here.written(tested, "exchanged") == here.written("cpu", "exchanged"));
 }
 
-// What --dtype bf16 multiplies is rounded, and the losses hardly differ. All of the products are done as they were
-// asked.
+// --dtype bf16 rounds factors, and the losses hardly differ. The library computes all products as requested.
 BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
     if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
         skip(why);
@@ -169,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
     BOOST_CHECK(here.weights("half") != here.weights("whole"));
 }
 
-// Files of bf16, held as they are, have the texts and scores that their numbers have in fp32.
+// bf16 files held in bf16 give the texts and scores of fp32.
 BOOST_AUTO_TEST_CASE(a_device_holds_weights_in_bf16) {
     if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
         skip(why);
@@ -195,7 +194,7 @@ BOOST_AUTO_TEST_CASE(a_device_holds_weights_in_bf16) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-// A GPU says how many; the library has all products of the emulated device, and none of the cpu is another's.
+// A GPU reports how many; the emulated device and the cpu lack none.
 BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence) {
     struct of_gpu {
         index_t lacking;

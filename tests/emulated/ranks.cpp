@@ -1,4 +1,4 @@
-// The programs by several ranks on a device, as a user starts them with mpirun: what one process does, bit for bit.
+// The programs as several ranks on a device, started with mpirun: bit-identical to one process.
 #include <boost/test/unit_test.hpp>
 
 #include <string>

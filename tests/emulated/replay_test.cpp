@@ -1,5 +1,5 @@
-// What was asked of a device for one micro-batch of a step, asked again in others: a graph. Its kernels draw what
-// belongs to the step and the micro-batch in which they run.
+// Work captured as a graph in one micro-batch and replayed in others: the kernels draw the random numbers of the step
+// and micro-batch in which they run.
 #include "calm/emulated.hpp"
 
 #include <array>
@@ -25,8 +25,8 @@ struct moment {
     index_t micro_batch;
 };
 
-// What work(), which launches kernels, leaves for found(), numbers of the host: the same at every moment whether it is
-// asked for anew, or what was asked for at the first one is asked for again.
+// Launches the kernels of work() at several moments and checks the host values found(): they are equal for new launches
+// and for replays of a graph captured at the first moment.
 template <class Work, class Found> void check_replayed(context<emulated>& ctx, Work const& work, Found const& found) {
     constexpr std::array<moment, 4> moments{{{5, 1}, {6, 0}, {6, 2}, {5, 0}}};
     auto const go_to = [&](moment m) {
@@ -59,7 +59,7 @@ template <class Work, class Found> void check_replayed(context<emulated>& ctx, W
     BOOST_TEST((ctx.counts() - before).graphs == std::ssize(moments) - 1);
 }
 
-// The gradients of all parameters, which are then zero.
+// Returns the gradients of all parameters and zeroes them.
 template <class Model> std::vector<float> gradients_of(context<emulated> const& ctx, Model& model) {
     std::vector<float> all, room;
     for (auto const& p : parameters_of(model)) {
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, model); });
 }
 
-// What a GPU refuses while it captures.
+// Operations that a GPU refuses during graph capture.
 BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
     context<emulated> ctx(7, 1);
     auto& device = detail::emulated_device::get();
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
         BOOST_CHECK_EXCEPTION(device_graph<emulated>(ctx, with_a_fill, 0), error,
                               says(errc::device, "alone while a graph is made", what));
         std::vector<float> room;
-        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 1.0F, what);  // what is recorded does not run
+        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 1.0F, what);  // captured work does not run
     };
     refused("memory that is taken", [&] { static_cast<void>(device.allocate(64)); });
     refused("memory that is given back", [&] { device.release(taken); });
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
 }
 
 namespace {
-// y = x, of numbers of the host that are brought each time, and what was asked for meanwhile.
+// y = x, with x uploaded from the host each time; `ask` counts the enqueued work.
 struct brought_again {
     context<emulated> ctx{7, 1};
     tensor<float, extents<3>, emulated> y;
@@ -189,7 +189,7 @@ struct brought_again {
             arena_scope const scope(ctx.scratch);
             copy(ctx, y.view(), upload(ctx, std::span<float const>(x)));
             besides();
-            std::fill(x.begin(), x.end(), 0.0F);  // taken when it was asked for
+            std::fill(x.begin(), x.end(), 0.0F);  // copied when it was enqueued
         });
         return ctx.counts() - before;
     }
@@ -204,7 +204,8 @@ struct brought_again {
 };
 }  // namespace
 
-// The host does its part each time, of which a graph takes the bytes of copies; other work is recorded anew.
+// The host code runs each time, and a replay takes the bytes of its copies. Work with another key is captured
+// separately.
 BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
     brought_again work;
     auto const check = [&](std::uint64_t of, float x, index_t graphs) {
@@ -214,21 +215,21 @@ BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
         BOOST_TEST((asked.launches > 0) == (graphs == 0));
         BOOST_CHECK(work.found() == (std::vector<float>{x, 2, 3}));
     };
-    check(1, 10, 0);  // memory is taken
+    check(1, 10, 0);  // memory is allocated
     check(1, 11, 0);
     check(1, 12, 1);
     check(1, 13, 1);
     check(2, 14, 0);
     check(2, 15, 1);
-    check(1, 16, 1);  // is kept
+    check(1, 16, 1);  // still cached
     work.ctx.uses_graphs = false;
     check(2, 17, 0);
     work.ctx.uses_graphs = true;
     for (std::uint64_t const of : {3U, 4U, 5U}) check(of, 18, 0);
     check(1, 19, 1);
-    check(2, 20, 0);  // was forgotten: that of longest ago
+    check(2, 20, 0);  // evicted as the least recently used
     check(2, 21, 1);
-    // Two at once, of which each has its own bytes.
+    // Two replays in flight each have their own bytes.
     work.ask(2, {1, 1, 1});
     auto const first = work.y.data();
     tensor<float, extents<3>, emulated> kept;
@@ -240,7 +241,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
     BOOST_TEST(work.found()[0] == 2.0F);
 }
 
-// What would be done wrong is an error: other kernels, others' numbers, more or fewer of them, longer copies.
+// A mismatch is an error: other kernels, other arguments, more or fewer launches, longer copies.
 BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
     brought_again work;
     tensor<float, extents<8>, emulated> more;
@@ -260,7 +261,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
     auto const refused = [&](auto const& recorded, std::vector<float> const& x, auto const& besides, char const* why) {
         record(recorded);
         BOOST_CHECK_EXCEPTION(work.ask(1, x, besides), error, says(errc::device, "done again", why));
-        work.ask(1, {4, 5, 6}, besides);  // begins anew
+        work.ask(1, {4, 5, 6}, besides);  // starts over
         BOOST_CHECK(work.found() == (std::vector<float>{4, 5, 6}));
     };
     refused(fill_some(0), {1, 2, 3}, none, "as when it was recorded");
@@ -268,11 +269,11 @@ BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
     refused(none, {1, 2, 3, 4}, none, "a copy from the host (16)");
     refused(fill_some(0), {1, 2, 3}, add_some, "as when it was recorded");
 #if defined(__GNUC__) && !defined(__clang__)
-    refused(fill_some(0), {1, 2, 3}, fill_some(4), "as when it was recorded");  // another place
+    refused(fill_some(0), {1, 2, 3}, fill_some(4), "as when it was recorded");  // another address
 #endif
 }
 
-// The host's number of the step is the truth, whenever it changes.
+// The host's step number is used, whenever it changes.
 BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
     context<emulated> ctx(7, 1);
     context<blocks> host(7, 1);
@@ -293,7 +294,7 @@ BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
     }
 }
 
-// A micro-batch goes there without a copy, and draws begin where they do on the host.
+// The micro-batch number needs no upload, and draws start where they do on the host.
 BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
     context<emulated> ctx(7, 1);
     context<blocks> host(7, 1);

@@ -1,5 +1,5 @@
-// Any bytes as state.json: refused, or written and read again to the same text. As the manifest of a directory they are
-// believed only where they are the one computed from its files.
+// Arbitrary bytes as state.json: refused, or a record that is unchanged after a save and a load. As a directory's
+// manifest they are accepted only if they equal the manifest computed from its files.
 
 #include <cstddef>
 #include <cstdint>

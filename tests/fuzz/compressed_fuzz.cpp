@@ -1,5 +1,5 @@
-// Any bytes as a compressed file: decompressed or refused, the same twice; and what zlib and zstd make of them comes
-// back.
+// Arbitrary bytes as a compressed file: decompressed or refused, both repeatably. Compressing the bytes with zstd and
+// reading them back restores them.
 
 #include <zlib.h>
 #include <zstd.h>
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 namespace {
 
-// The first mebibyte that a file decompresses to, and how it was refused.
+// The first mebibyte that a file decompresses to, plus the error message if it was refused.
 std::string content_of(std::string const& path) {
     std::string all;
     try {

@@ -1,4 +1,4 @@
-// Any bytes as config.json: refused, or written and read again to the same text.
+// Arbitrary bytes as config.json: refused, or written and read again with equal text.
 
 #include <cstddef>
 #include <cstdint>

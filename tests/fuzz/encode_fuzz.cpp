@@ -1,5 +1,5 @@
-// Any bytes as a text, for tokenizers of every kind: decoding gives them back, and merging short pieces is merging long
-// ones.
+// Arbitrary bytes as text, for all kinds of tokenizers: decoding restores them, and the merge algorithms for short and
+// long pieces agree.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as model.safetensors.index.json: refused, or every file named is one of the same directory.
+// Arbitrary bytes as model.safetensors.index.json: refused, or all named files lie in the index's directory.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as a file of JSON lines: read or refused; leaving malformed lines out gives the others.
+// Arbitrary bytes as a file of JSON lines: read or refused; skipping malformed lines keeps all the others.
 
 #include <cstddef>
 #include <cstdint>

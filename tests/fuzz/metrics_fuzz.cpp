@@ -1,4 +1,4 @@
-// Any bytes as metrics.jsonl: refused, or numbers by step.
+// Arbitrary bytes as metrics.jsonl: refused, or numbers by step.
 
 #include <cmath>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Any bytes as plan.json: refused, or choices whose record is read again to the same.
+// Arbitrary bytes as plan.json: refused, or choices whose record is unchanged after a save and a load.
 
 #include <cstddef>
 #include <cstdint>

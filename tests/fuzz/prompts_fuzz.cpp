@@ -1,4 +1,4 @@
-// Any bytes as lines of prompts: every line that is not blank has an answer, one line of JSON each.
+// Arbitrary bytes as lines of prompts: every line that is not blank gets one line of JSON as its answer.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Any bytes as pytorch_model.bin: refused, or tensors whose bytes lie in the file. With a first byte of 'P' they are
-// the archive, with another one what follows it is the pickle alone: no checksum hides the machine.
+// Arbitrary bytes as pytorch_model.bin: refused, or tensors whose bytes lie in the file. If the first byte is 'P' they
+// are the archive; otherwise the rest is a bare pickle, so that checksums do not shield the pickle reader.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as what ranks send each other in the library: settings, results of pieces. Refused, or whole.
+// Arbitrary bytes as messages between ranks in the library (settings, results of work pieces): refused, or complete.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 namespace {
 
-// What all ranks have is the bytes.
+// All ranks have sent these bytes.
 class told final : public calm::shared_pieces {
 public:
     explicit told(std::span<std::byte const> bytes) : bytes_(bytes) {}

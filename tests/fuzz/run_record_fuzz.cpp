@@ -1,5 +1,5 @@
-// Any bytes as the run.json and the samples.jsonl that a run goes on with: this call is added to those that can be
-// read, and only whole lines of steps before it stay.
+// Arbitrary bytes as run.json and samples.jsonl of a resumed run. The new call is appended to the readable calls; only
+// complete sample lines up to the resumed step are kept.
 
 #include <cstddef>
 #include <cstdint>

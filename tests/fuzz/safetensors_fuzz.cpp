@@ -1,4 +1,4 @@
-// Any bytes as a .safetensors file: they are refused, or every byte of the data belongs to one tensor.
+// Arbitrary bytes as a .safetensors file: refused, or every data byte belongs to exactly one tensor.
 
 #include <cstddef>
 #include <cstdint>

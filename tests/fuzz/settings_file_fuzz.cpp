@@ -1,4 +1,5 @@
-// Any bytes as a file of options, TOML and JSON: settings and problems, and never more. Values come back from quotes.
+// Arbitrary bytes as an options file in TOML and JSON: only settings and problems result. Quoting a value and parsing
+// it again restores it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as an address that rank 0 tells: none, or one that is sent as the same bytes again.
+// Arbitrary bytes as an address announced by rank 0: refused, or an address that encodes to the same bytes.
 
 #include <cstddef>
 #include <cstdint>

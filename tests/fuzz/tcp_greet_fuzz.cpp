@@ -1,5 +1,5 @@
-// Any bytes as what answers a rank's greeting, behind one that says whether there is a secret: a connection, or a
-// sentence.
+// Arbitrary bytes as the answer to a rank's greeting; the first byte chooses whether there is a secret. The result is a
+// connection or an error message.
 
 #include <chrono>
 #include <cstddef>

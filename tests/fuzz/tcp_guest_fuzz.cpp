@@ -1,5 +1,5 @@
-// Any bytes as what a guest says at a rank's door, behind one that says whether there is a secret: it is refused, or
-// has said a greeting of this job and a proof.
+// Arbitrary bytes from a process that connects to a rank; the first byte chooses whether there is a secret. It is
+// refused, or has sent a greeting of this job and a proof.
 
 #include <chrono>
 #include <cstddef>

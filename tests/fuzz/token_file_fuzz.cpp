@@ -1,5 +1,5 @@
-// Any bytes as a token file: refused, or its entries are ids of the vocabulary. Of an odd length, the sums are made to
-// fit first, so that what lies behind them is reached.
+// Arbitrary bytes as token files: refused, or entries with ids of the vocabulary. For an odd length the header and its
+// checksums are repaired first, so that the code after the checks is reached.
 
 #include <algorithm>
 #include <cstddef>

@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
     };
     auto const storage = made_tensor{}.id();
     std::vector<bad> const files{
-        // names that something else would call
+        // names that other readers would call
         {hostile("os", "system"), refused("os system")},
         {hostile("posix", "system"), refused("posix system")},
         {hostile("builtins", "eval"), refused("builtins eval")},
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
         {"\x80\x02"
          "cos\nsyst",
          "expected a line of 1 byte, found 0 bytes"},
-        // values in wrong places
+        // misplaced values
         {"\x80\x02K\x01.", "expected weights that is a dictionary, found an integer"},
         {"\x80\x02].", "expected weights that is a dictionary, found a list"},
         {dictionary(text("a")), "expected keys and values in turn, found a key alone"},
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
 }
 
 BOOST_AUTO_TEST_CASE(depth_and_cycles_cost_nothing) {
-    // Deep nesting, and a list that holds itself: objects are never walked.
+    // Deep nesting, and a list that contains itself: objects are never traversed.
     std::string deep = "\x80\x02";
     for (int i = 0; i < 100'000; ++i) deep += ']';
     for (int i = 0; i < 99'999; ++i) deep += 'a';

@@ -1,4 +1,4 @@
-// Files that promise much and hold little: no reader asks for memory on their word.
+// Files whose headers promise large contents: no reader allocates memory based on these sizes alone.
 
 #include <boost/test/unit_test.hpp>
 
@@ -24,7 +24,7 @@ std::size_t total_asked = 0;
 
 }  // namespace
 
-// All other forms of new come here; that of arrays, under the sanitizers, does not, and is not counted there.
+// All other forms of new end here, except array new under the sanitizers, which is not counted.
 [[gnu::noinline]] void* operator new(std::size_t size, std::nothrow_t const&) noexcept {
     largest = std::max(largest, size);
     total_asked += size;
@@ -46,7 +46,7 @@ using namespace calm::test;
 
 namespace {
 
-// Whether a call refuses a file, and asks for no more memory at once than some times its size.
+// Whether a call refuses a file; checks that no single allocation exceeds `most` bytes.
 template <class Call> bool refuses_within(std::size_t most, Call const& call) {
     largest = 0;
     bool refused = false;
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(json_larger_than_its_kind_can_need_is_not_read) {
     temporary_folder const folder;
     auto const refuses = [&](std::size_t most, auto const& read) {
         auto const path = folder.with("f", "{\"a\":");
-        std::filesystem::resize_file(path, 200'000'000);  // of holes
+        std::filesystem::resize_file(path, 200'000'000);  // a sparse file
         total_asked = 0;
         auto const said = sentence_of<error>([&] { read(path); });
         BOOST_TEST(total_asked <= std::size_t{64} << 10);
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
 }
 
 BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {
-    // A byte an instruction: at most as many objects as the machine has room for, however long the file is.
+    // One byte per instruction: the number of objects is limited, however long the file is.
     for (char const opcode : {'}', ']', 'N', ')', '('}) {
         std::string const pickle = "\x80\x04" + std::string(7 << 20, opcode) + ".";
         BOOST_TEST(refuses_within(
@@ -169,8 +169,7 @@ BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {
 
 BOOST_AUTO_TEST_CASE(a_long_key_of_a_storage_is_not_copied_for_every_tensor) {
     using namespace pickled;
-    // One storage with a key of 4 MiB, then tensors of it, five bytes each: the function and its arguments are
-    // recalled.
+    // One storage with a key of 4 MiB, then tensors of five bytes each that reuse the function and its arguments.
     made_tensor const t{.key = std::string(std::size_t{4} << 20, '9')};
     std::string const arguments = "(" + t.id() + integer(0) + tuple({2, 3}) + tuple({3, 1}) + "\x89" + ordered + "t";
     std::string pickle =

@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_shard_that_is_a_link_stays_in_its_directory) {
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::create_symlink("2.safetensors", model.folder.path("2.safetensors"));
     BOOST_TEST(has(model.open(two_files), "file '2.safetensors': expected it beside the index, found none"));
-    // A link to a file of the same directory is one of its files.
+    // A link within the directory is allowed.
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::rename(elsewhere.path("blob"), model.folder.path("blob"));
     std::filesystem::create_symlink("blob", model.folder.path("2.safetensors"));
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_said_at_once) {
           "file '4.safetensors': expected it beside the index, found none",
           "tensor 'c': expected it in file '2.safetensors', found it nowhere"})
         BOOST_TEST(has(said, part), "expected '" << part << "', found '" << said << "'");
-    // However many there are, the sentence stays readable.
+    // The message stays readable for any number of problems.
     std::string map;
     for (int i = 0; i < 1000; ++i) map += (map.empty() ? "\"t" : ",\"t") + std::to_string(i) + R"(":"../x")";
     auto const many = model.open(R"({"weight_map":{)" + map + "}}");

@@ -1,4 +1,4 @@
-// Weights that are held in another type than files have.
+// Weights in memory whose type differs from the file's.
 #include "calm/emulated.hpp"
 #include "calm/io/weights.hpp"
 
@@ -29,14 +29,14 @@ struct written {
         for (auto const& p : parameters_of(own.model))
             if (!p.decays) fill_normal(context<>(5, 1), p.value, key{3});
     }
-    // The file of its weights in a type.
+    // Saves the weights in the given type.
     std::string saved(std::string const& name, stored_type as) {
         save_weights(folder.path(name), parameters_of(own.model), as);
         return folder.path(name);
     }
 };
 
-// Calls f(name, the values of the model, the bf16 of its file in that type) of every matrix that was loaded of a file.
+// Calls f(name, values of the model, tensor of the file) for every parameter loaded from a file.
 template <class F> void with_loaded(std::string const& path, F const& f) {
     auto const file = safetensors_file::open(path);
     resident<in_bf16> read(11, held_for::use);
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
     }
 }
 
-// By way of the host, in the type that they are held in.
+// The device's bf16 weights are loaded through the host.
 BOOST_AUTO_TEST_CASE(a_device_holds_the_bf16_that_the_cpu_holds) {
     written model;
     auto const file = safetensors_file::open(model.saved("exact", stored_type::f32));

@@ -33,7 +33,7 @@ std::vector<token_id> random_tokens(std::size_t n, std::uint32_t V, calm::random
     return tokens;
 }
 
-// A law of binary texts: the probability that 1 follows, in 0.05 .. 0.95, depends on all tokens before.
+// A distribution over binary texts: the probability that 1 follows, in 0.05 .. 0.95, depends on all earlier tokens.
 double probability_of_1(std::span<token_id const> before) {
     std::uint64_t number = 1;
     for (token_id const token : before) number = 2 * number + static_cast<std::uint64_t>(token);
@@ -48,8 +48,8 @@ double probability_of(std::span<token_id const> tokens) {
     return p;
 }
 
-// Draws from that law in every way it can go: each pass of a loop `while (draws.next())` is one way, of known
-// probability.
+// Enumerates all outcomes of draws from that distribution: each pass of a loop `while (draws.next())` is one outcome,
+// with known probability.
 class every_way {
 public:
     bool next() {
@@ -83,7 +83,7 @@ private:
     double probability_ = 1.0;
 };
 
-// The expectation of Brier-1..4 with N samples and K < 4 tokens a patch at the beginning of the law's text.
+// The expectation of Brier-1..4 with N samples and K < 4 tokens per patch, at the beginning of the text.
 brier_scores expectation(std::size_t N, std::size_t K, std::span<token_id const> target) {
     std::size_t const patches = calm::brier_patches(K);
     std::array<double, 4> hits{};
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(the_reference_agrees) {
 }
 
 BOOST_AUTO_TEST_CASE(uniform_tokens_score_their_closed_form_on_average) {
-    // All targets and all samples of V = 2, K = 4 have the same probability: the plain mean is the expectation.
+    // All targets and all samples of V = 2, K = 4 are equally likely: the plain mean is the expectation.
     constexpr std::size_t K = 4;
     for (std::size_t const N : {2U, 3U}) {
         brier_scores mean{};
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(any_number_of_samples_is_unbiased) {
 }
 
 BOOST_AUTO_TEST_CASE(short_patches_have_the_expectation_of_whole_ones) {
-    // Every text of four tokens with its probability, and the exact scores of the law: drawn four tokens at a time.
+    // Every text of four tokens with its probability, and the exact scores for draws of four tokens at a time.
     std::vector<std::vector<token_id>> texts;
     each_tuple(4, 2, [&](std::vector<std::size_t> const& bits) { texts.emplace_back(bits.begin(), bits.end()); });
     brier_scores squares{};
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(short_patches_have_the_expectation_of_whole_ones) {
     for (auto const& target : texts) {
         brier_scores exact{};
         for (std::size_t n = 0; n < 4; ++n) exact[n] = 2 * probability_of(std::span(target).first(n + 1)) - squares[n];
-        // The rule of whole patches, two samples of K = 4 in every way.
+        // The rule for whole patches: two samples of K = 4 in all combinations.
         brier_scores whole{};
         for (auto const& a : texts)
             for (auto const& b : texts) {
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
         bool operator==(asked const&) const = default;
     };
     std::vector<asked> all;
-    // K = 2: patches (1 2) three times, (1 3), (4 4) twice. All that go on draw (7 8).
+    // K = 2: patches (1 2) three times, (1 3), (4 4) twice. All continuations draw (7 8).
     std::vector<token_id> const samples{1, 2, 4, 4, 1, 2, 1, 3, 4, 4, 1, 2};
     auto const same = calm::count_pairs(samples, 2, [&](std::span<token_id const> prefix, std::span<token_id> out) {
         all.push_back({{prefix.begin(), prefix.end()}, out.size() / 2});
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
     });
     BOOST_TEST((all == std::vector<asked>{{{1, 2}, 3}, {{4, 4}, 2}}));
     BOOST_TEST((same == calm::brier_counts{6 + 1, 3 + 1, 3 + 1, 3 + 1}));
-    // K = 1, all equal: one hidden state a depth.
+    // K = 1, all equal: one hidden state per depth.
     all.clear();
     auto const one = calm::count_pairs(std::vector<token_id>(5, 0), 1,
                                        [&](std::span<token_id const> prefix, std::span<token_id> out) {
@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
                                        });
     BOOST_TEST((all == std::vector<asked>{{{0}, 5}, {{0, 0}, 5}, {{0, 0, 0}, 5}}));
     BOOST_TEST((one == calm::brier_counts{10, 10, 10, 10}));
-    // Whole patches never go on, and count as count_pairs of position_samples does.
+    // Whole patches need no continuation and count as count_pairs of position_samples does.
     calm::random_sequence random(calm::key{.seed = 8});
     for (int round = 0; round < 50; ++round) {
         auto const whole = random_tokens(6 * 4, 2, random);
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(a_perfect_model_of_a_deterministic_text_has_100) {
     auto const scores = calm::brier_position(samples, target);
     BOOST_TEST((scores == brier_scores{1, 1, 1, 1}));
     BOOST_TEST(calm::brier_lm(scores) == 100.0);
-    // The same answer, always wrong: -1.
+    // Constant wrong answers: -1.
     BOOST_TEST((calm::brier_position(samples, std::vector<token_id>{4, 6, 7, 8}) == brier_scores{-1, -1, -1, -1}));
 }
 
@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(order_and_place_of_samples_change_nothing) {
         BOOST_TEST((calm::brier_position(turned, target) == scores));
         for (std::size_t n = 1; n < 4; ++n)
             BOOST_TEST(calm::count_hits({samples, K}, target)[n] <= calm::count_hits({samples, K}, target)[n - 1]);
-        // The same as two samples at a time, averaged over all pairs.
+        // Equal to the average over all pairs of two samples.
         brier_scores mean{};
         for (std::size_t i = 0; i < N; ++i)
             for (std::size_t j = 0; j < i; ++j) {
@@ -331,7 +331,7 @@ BOOST_AUTO_TEST_CASE(jackknife_with_equal_counts_is_the_error_of_the_mean) {
     auto const report = calm::report_brier(sequences);
     BOOST_TEST(report.brier[2] == mean, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(report.brier_error.value()[2] == std::sqrt(variance / S), boost::test_tools::tolerance(1e-9));
-    // Four equal scores: BrierLM is a hundred of them, and so is its error.
+    // With four equal scores BrierLM and its error are 100 times the score and its error.
     BOOST_TEST(report.brier_lm == 100 * mean, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(report.brier_lm_error.value() == 100 * report.brier_error.value()[0],
                boost::test_tools::tolerance(1e-9));
@@ -348,7 +348,7 @@ BOOST_AUTO_TEST_CASE(jackknife_with_unequal_counts_leaves_whole_sequences_out) {
             scores[s].push_back(one);
             sequences[s].add(one);
         }
-    std::vector<double> without;  // Brier-2 of all positions but those of one sequence
+    std::vector<double> without;  // Brier-2 of all positions outside one sequence
     for (std::size_t out = 0; out < 5; ++out) {
         double sum = 0;
         double count = 0;
@@ -368,14 +368,14 @@ BOOST_AUTO_TEST_CASE(jackknife_with_unequal_counts_leaves_whole_sequences_out) {
     BOOST_TEST(report.brier_error.value()[1] == std::sqrt(variance), boost::test_tools::tolerance(1e-9));
     BOOST_TEST(report.positions == 75);
     BOOST_TEST(report.sequences == 5);
-    // A sequence of nothing but padding is no observation.
+    // A sequence of padding only is not an observation.
     sequences.insert(sequences.begin() + 2, brier_sequence{});
     auto const padded = calm::report_brier(sequences);
     BOOST_TEST(padded.brier_error.value()[1] == report.brier_error.value()[1]);
     BOOST_TEST(padded.sequences == 5);
 }
 
-// A score that is not positive makes BrierLM 0 whatever the others are: there is nothing to estimate an error from.
+// If any score is not positive, BrierLM is 0 whatever the other scores are, so there is no error to estimate.
 BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_has_no_error) {
     std::vector<brier_sequence> sequences(3);
     for (auto& one : sequences) one.add({0.5, 0.25, 0.125, 0.01});
@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_or_past_the_block_do_not_count) {
     BOOST_TEST(calm::is_counted(calm::brier_target(block, 1, 5), pad));
     BOOST_TEST(!calm::is_counted(calm::brier_target(block, 2, 5), pad));
     BOOST_TEST(!calm::is_counted(calm::brier_target(block, 4, 2), pad));  // pad
-    BOOST_TEST(calm::is_counted(calm::brier_target(block, 4, 2), 100));   // it ends with the block
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 4, 2), 100));   // ends with the block
     BOOST_TEST(!calm::is_counted(calm::brier_target(block, 5, 2), 100));  // past the block
     BOOST_TEST(calm::brier_target(block, 4, 8).empty());
     BOOST_TEST(calm::brier_target(block, 9, 1).empty());

@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
         problem<complex> twin(R, V);
         constexpr double scale = 0.3;
         real.run(ctx, true, scale);
-        for (auto& g : real.dtable) g -= 1;  // what was there before
+        for (auto& g : real.dtable) g -= 1;  // the previous value
         auto const f = [&] {
             twin.run(ctx, false);
             complex total{};
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors_and_blocks) {
     }
 }
 
-// Several targets a row: the mean of as many runs with one each, losses and gradients alike; one chunk and two.
+// Several targets per row equal the mean of runs with one target each, for losses and gradients; one chunk and two.
 BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, executors_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -199,13 +199,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, ex
     }
 }
 
-// Forward has one chunk of the logits of a block of rows at once, backward all of them.
+// Forward holds one chunk of logits for one block of rows at a time; backward holds all chunks of the block.
 BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk_or_by_all, E, executors_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
     context<backend> rehearsal(1, 1);
-    // A device has the whole vocabulary at once, of as many rows as a quarter of its memory holds: here one.
+    // A device holds the logits of the whole vocabulary, for as many rows as fit a quarter of its memory: here one.
     if constexpr (device_memory<backend>) ctx.memory = rehearsal.memory = 4 * 9000 * sizeof(T);
     problem<T, backend> p(2, 9000);
     p.run(ctx, false);
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk_or_by_all, E, exe
     BOOST_CHECK((p.dx == before));
 }
 
-// However many rows and tokens there are.
+// For any number of rows and tokens.
 BOOST_AUTO_TEST_CASE(logits_of_a_large_vocabulary_take_64_megabytes) {
     context<> ctx(1, 1);
     ctx.rehearse(true);
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
     refused([](auto& p) { p.dtable.clear(); }, "expected dtable of shape (7, 4), found (0, 4)");
 
     problem<float> p(3, 7);
-    p.dx.clear();  // no gradients are wanted: nothing is asked of dtable
+    p.dx.clear();  // without gradients dtable is not checked
     p.dtable.clear();
     BOOST_CHECK_NO_THROW(p.run(ctx, false));
     std::vector<token_id> tokens(4, -1);
@@ -285,9 +285,9 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
     BOOST_TEST(tokens == std::vector<token_id>(4, -1), boost::test_tools::per_element());
 }
 
-// A device that multiplies in bf16 forms logits of rounded factors, in fp32, and rounds their slopes: of one target a
-// row and of several, among which some are the same, and of a vocabulary that is no whole 16 bytes. The loss of a row
-// is off by at most twice 2^-8 of the sum of |x e|, gradients by the rounding of both factors.
+// With bf16 products a device computes fp32 logits from rounded factors, and rounds their gradients. Covered are one
+// and several targets per row, some equal, and a vocabulary that is not a multiple of 16 bytes. Each loss is off by at
+// most twice 2^-8 of the sum of |x e|; gradients are off by the rounding of both factors.
 BOOST_AUTO_TEST_CASE(slopes_are_rounded_where_products_are) {
     constexpr index_t width = 8, R = 70, V = 131;
     for (index_t const each : {1, 3}) {

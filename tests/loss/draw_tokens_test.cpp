@@ -9,7 +9,7 @@ namespace {
 
 constexpr index_t D = 4, K = 3;
 
-// Token 1 of patches of K, N for each of R rows.
+// Token 1 of patches of K, with N patches for each of R rows.
 template <class T, class Backend> struct problem {
     numbers<T, Backend> x, table, uniforms;
     index_t R, V, N;
@@ -26,7 +26,7 @@ template <class T, class Backend> struct problem {
         BOOST_TEST(ctx.scratch.used() == 0U);
         return copied(tokens);
     }
-    // The probabilities of a row, in double.
+    // The probabilities of row r, in double.
     [[nodiscard]] std::vector<double> law(index_t r) const {
         std::vector<double> p;
         double all = 0;
@@ -45,7 +45,7 @@ template <class T, class Backend> struct problem {
 
 }  // namespace
 
-// A token is the one in whose part of [0, 1) the number falls: within what rounding moves its ends.
+// The uniform number falls into the drawn token's part of [0, 1), up to the rounding of the part's ends.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors_and_blocks) {
     using T = typename E::scalar;
     double const slack = std::is_same_v<T, float> ? 2e-5 : 1e-12;
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors_and
     }
 }
 
-// A right sampler fails once in a million seeds; the seed is fixed.
+// A correct sampler fails for one in a million seeds; the seed is fixed.
 BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors_and_blocks) {
     context<typename E::backend> ctx(1, 2);
     problem<typename E::scalar, typename E::backend> const p(3, 17, 20000);
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors_an
     }
 }
 
-// At the ends of [0, 1) too, and where most tokens have a probability that rounds to 0.
+// Also at the ends of [0, 1), and where the probabilities of most tokens round to 0.
 BOOST_AUTO_TEST_CASE_TEMPLATE(no_draw_is_a_token_without_probability, E, executors_and_blocks) {
     using T = typename E::scalar;
     for (index_t const V : {300, 9000}) {

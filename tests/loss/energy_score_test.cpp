@@ -21,7 +21,7 @@ using calm::test::executor;
 using calm::test::executors;
 using real = executor<calm::cpu, double>;
 
-// A problem and its answer.
+// A problem and its solution.
 template <class E> struct problem {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -58,7 +58,7 @@ template <class E> struct problem {
     calm::thread_order order = calm::thread_order::ascending;
 };
 
-// By the formula of the specification, in double.
+// The formula of the specification, in double.
 template <class E> double plain(problem<E> const& p, index_t r, double beta) {
     index_t const R = p.x.extent(0), N = p.x.extent(1), L = p.x.extent(2), M = p.eps.extent(0);
     double within = 0.0;
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_reference_agrees, E, executors) {
     for (auto const* variant : {"base", "two"}) compare_with_reference<E>(variant);
 }
 
-// Sizes below, at and above a tile, a packet, a block of targets, a block of threads.
+// Sizes below, at and above a tile, a packet, a block of targets and a block of threads.
 BOOST_AUTO_TEST_CASE_TEMPLATE(any_size_follows_the_formula, E, executors) {
     for (index_t const N : {2, 3, 4, 5, 8, 11, 18})
         for (index_t const M : {1, 3, 8, 17})
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(any_size_follows_the_formula, E, executors) {
             }
 }
 
-// Im of the score at x + ih in one direction is the gradient along it.
+// The imaginary part of the score at x + ih in one direction is the gradient along it.
 BOOST_AUTO_TEST_CASE(the_gradient_by_complex_step) {
     constexpr double h = 1e-100;
     for (double const beta : {0.5, 1.0, 1.6}) {
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(the_gradient_by_complex_step) {
     }
 }
 
-// What executors compute is the same to a few rounding errors, with gradients of many chunks of elements.
+// Devices agree up to a few rounding errors, with gradients of many chunks of elements.
 BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
     for (double const beta : {1.0, 0.4, 1.9}) {
         problem<E> p(3, 9, 20, 261);
@@ -199,14 +199,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(drawn_targets_are_the_keyed_normals, E, executors)
         using calm::test::copied;
         BOOST_TEST(close(copied(drawn.score), copied(given.score), calm::test::kind::output));
         BOOST_TEST(close(copied(drawn.dx), copied(given.dx), calm::test::kind::gradient));
-        if constexpr (calm::block_executor<typename E::backend>) {  // the cpu's normals are not these to the last bit
+        if constexpr (calm::block_executor<typename E::backend>) {  // the cpu's normals differ in the last bits
             BOOST_TEST(std::ranges::equal(drawn.score, given.score));
             BOOST_TEST(std::ranges::equal(drawn.dx, given.dx));
         }
     }
 }
 
-// Pieces of a batch, told where they start, equal the whole.
+// Parts of a batch with their start positions equal the whole.
 BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_equal_the_whole, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_samples_and_targets_is_of_no_account) {
                 BOOST_TEST(std::abs(p.dx[(r * N + n) * L + l] - q.dx[(r * N + (n + 2) % N) * L + l]) <= 1e-13);
 }
 
-// score(a x) = a^beta score(x), and a shift of samples and mean together changes nothing.
+// score(a x) = a^beta score(x), and shifting samples and mean together changes nothing.
 BOOST_AUTO_TEST_CASE(scale_and_shift) {
     double const a = 3.0;
     for (double const beta : {0.5, 1.0, 1.7}) {
@@ -277,7 +277,7 @@ BOOST_AUTO_TEST_CASE(scale_and_shift) {
     }
 }
 
-// At step 0 of training all samples are equal; a sample may also meet a target exactly.
+// At step 0 of training all samples are equal; a sample may also equal a target exactly.
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_vectors_have_distance_and_slope_zero, E, executors) {
     for (double const beta : {0.3, 1.0, 1.9}) {
         problem<E> p(1, 4, 5, 17);

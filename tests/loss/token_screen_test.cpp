@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(the_argmax_is_that_of_the_product) {
         check_same(random_matrix(R, D, 1), random_matrix(V, D, 2));
 }
 
-// Rows of small whole numbers: products are exact, and many tokens have the largest one.
+// Rows of small whole numbers: products are exact, and many tokens share the largest.
 BOOST_AUTO_TEST_CASE(of_equal_products_the_lowest_token_is_taken) {
     for (index_t const D : {2, 8, 24}) {
         auto x = random_matrix(150, D, 3), table = random_matrix(900, D, 4);
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(of_equal_products_the_lowest_token_is_taken) {
     }
 }
 
-// Tokens that differ in their last bits: all of them are multiplied.
+// Tokens that differ in their last bits: all of them are multiplied exactly.
 BOOST_AUTO_TEST_CASE(tokens_that_hardly_differ_are_told_apart) {
     for (index_t const V : {60, 3000}) {
         auto const x = random_matrix(40, 64, 5);
@@ -97,8 +97,8 @@ BOOST_AUTO_TEST_CASE(tokens_that_hardly_differ_are_told_apart) {
     }
 }
 
-// Of every length of rows and tokens, zeros and what underflows among them, a row with one large number among small
-// ones, which bytes do not tell apart.
+// Rows and tokens of all magnitudes, including zeros and underflow, and rows with one large number among small ones
+// that int8 rounding cannot distinguish.
 BOOST_AUTO_TEST_CASE(numbers_of_any_size) {
     auto x = random_matrix(64, 40, 7), table = random_matrix(700, 40, 8);
     for (index_t r = 0; r < 64; ++r)
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_table_of_bf16) {
     check_same(x, rounded);
 }
 
-// A row that no bytes can stand for is multiplied with all tokens, a table with one is not screened at all.
+// Rows that int8 cannot represent are multiplied with all tokens; a table with such rows is not screened at all.
 BOOST_AUTO_TEST_CASE(what_is_not_finite_is_left_to_the_product) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
     auto x = random_matrix(9, 24, 11), table = random_matrix(500, 24, 12);
@@ -135,8 +135,8 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_is_left_to_the_product) {
     }
 }
 
-// As many rows as a long evaluation has, with tokens so close to each other that bounds matter: a fifth of them are a
-// step of their bytes apart.
+// As many rows as in a long evaluation. A fifth of the tokens differ by about one int8 step, so the error bounds
+// matter.
 BOOST_AUTO_TEST_CASE(over_a_million_rows) {
     constexpr index_t R = is_sanitized                ? 20'000
                           : detail::has_byte_products ? 1'000'000

@@ -21,7 +21,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
         constexpr double scale = 0.7;
         add_clamped_kl_gradient(ctx, seen(mean), seen(log_std), seen(dmean), seen(dlog_std), clamp, scale);
         for (auto* const d : {&dmean, &dlog_std})
-            for (double& g : *d) g -= 1;  // what was there before
+            for (double& g : *d) g -= 1;  // the previous value
         std::vector<complex> cm(mean.begin(), mean.end()), cl(log_std.begin(), log_std.end());
         auto const f = [&] { return scale * clamped_kl_sum(ctx, seen(cm), seen(cl), clamp); };
         check_slopes(
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_dimension_is_clamped_from_below, E, executor
     constexpr double bound = rounding<T>;
     numbers<T, backend> mean(2 * L), log_std(2 * L);
     BOOST_TEST(near(clamped_kl_sum(ctx, seen<backend>(mean), seen<backend>(log_std), clamp), 2 * L * clamp,
-                    bound));  // nothing diverges
+                    bound));  // everything is clamped
     BOOST_TEST(near(clamped_kl_sum(ctx, seen<backend>(mean), seen<backend>(log_std), 0), 0, bound));
     mean[3] = 4;
     log_std[6] = -3;
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_dimension_is_clamped_from_below, E, executor
     BOOST_TEST(near(clamped_kl_sum(ctx, seen<backend>(mean), seen<backend>(log_std), clamp),
                     (2 * L - 2) * clamp + one + other, bound));
 
-    // What is close already is left alone.
+    // Clamped elements get no gradient.
     numbers<T, backend> dmean(2 * L), dlog_std(2 * L);
     add_clamped_kl_gradient(ctx, seen<backend>(mean), seen<backend>(log_std), seen<backend>(dmean),
                             seen<backend>(dlog_std), clamp, 1);

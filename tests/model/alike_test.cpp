@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
     context<> ctx(1, 1);
     tensor<float, extents<dyn, model::L>> z{extents<dyn, model::L>(R)};
     fill_normal(ctx, z.view(), key{3});
-    // Some latents again, some nearly.
+    // Some latents are repeated, some nearly.
     for (index_t r = 0; r + 3 < R; r += 4) copy(ctx, rows(z.view(), r + 1, 1), rows(z.view(), r, 1));
     for (index_t r = 2; r + 1 < R; r += 4)
         evaluate(ctx, rows(z.view(), r + 1, 1), rows(z.view(), r, 1) * 1.0 + rows(z.view(), r + 1, 1) * 0.2);
@@ -52,13 +52,13 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
     ids whole(R * K);
     u.model.ae_model.decode_tokens(ctx, view_of(whole), z.view());
     std::set<std::size_t> lengths;
-    std::ptrdiff_t to_the_end = 0;  // tokens more
+    std::ptrdiff_t to_the_end = 0;  // additional tokens
     for (alike_groups const groups : {alike_groups{2, 2}, {3, 3}, {4, 2}, {60, 2}, {1, 1}, {7, 8}}) {
         ids some(R * K, no);
         u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), groups);
         for (std::size_t r = 0; r < R; ++r) {
             std::size_t const first = r / groups.size * groups.size;
-            std::size_t known = 0;  // tokens that are to be decoded
+            std::size_t known = 0;  // number of tokens to decode
             for (bool wanted = true; known < K; ++known) {
                 std::size_t same = 0;
                 for (std::size_t other = first; other < std::min<std::size_t>(R, first + groups.size); ++other)
@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
             for (std::size_t k = 0; k < K; ++k)
                 BOOST_TEST(some[r * K + k] == (k < known ? whole[r * K + k] : no), "patch " << r << ", token " << k);
         }
-        // A few go on to their end, at the second token or later, and all others stop where they did.
+        // With `few`, a small number of patches is decoded to the end from the second token on; all others stop as
+        // before.
         ids more(R * K, no);
         auto with_few = groups;
         with_few.few = 50;
@@ -78,7 +79,7 @@ BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
         for (std::size_t i = 0; i < R * K; ++i)
             BOOST_TEST(more[i] == (some[i] == no && more[i] == no ? no : whole[i]), "token " << i);
         to_the_end += std::count(some.begin(), some.end(), no) - std::count(more.begin(), more.end(), no);
-        // What is missing is decoded later.
+        // The missing tokens can be decoded later.
         u.model.ae_model.decode_alike(ctx, std::span(some), z.view(), {1, 1});
         BOOST_TEST(some == whole, boost::test_tools::per_element());
     }

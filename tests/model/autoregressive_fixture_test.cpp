@@ -7,10 +7,10 @@ using namespace calm::test;
 
 namespace {
 
-constexpr index_t fixture_patch = 4;  // of patch_level, whatever the configuration's
+constexpr index_t fixture_patch = 4;  // of patch_level, independent of the configuration
 
-// On an executor, with the parameters of a fixture. Blocks sum in another order than the reference: in double, so that
-// rounding is no part of what is compared.
+// An autoregressive model on a device with the parameters of a fixture. Block kernels sum in another order than the
+// reference, so they run in double to exclude rounding from the comparison.
 template <class Variant> struct loaded {
     using backend = typename Variant::backend;
     using T = std::conditional_t<block_executor<backend>, double, float>;
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference
     BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(m.model), m.f);
 
-    // Token by token through the cache: the same hidden states.
+    // Token by token through the cache gives equal hidden states.
     auto cache = m.model.make_cache(m.sequences, m.length);
     std::vector<T> stepwise(static_cast<std::size_t>(hidden.size()));
     for (index_t p = 0; p < m.length; ++p) {
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_reference, va
     check_gradients(parameters_of(m.model), m.f);
 }
 
-// Half of a step twice is the step: gradients add up with their weights.
+// Two steps with weight 0.5 equal one step: gradients accumulate with their weights.
 BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
     loaded<variant_on<base_variant, cpu>> once("autoregressive"), twice("autoregressive");
     once.model.loss_and_gradient(once.ctx, once.ids(), once.length);
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
         BOOST_TEST(close(span_of(b[i].grad), span_of(a[i].grad), kind::gradient), a[i].name);
 }
 
-// A tied model is the untied one with equal tables: its table has the gradient of both.
+// A tied model equals the untied one with equal tables; its table's gradient is the sum of both.
 BOOST_AUTO_TEST_CASE(a_tied_table_has_the_gradients_of_both_places) {
     loaded<variant_on<base_variant, cpu>> untied("autoregressive");
     constexpr autoregressive_configuration C{.llama = llama_sizes_of(base), .tie_word_embeddings = true};

@@ -7,7 +7,7 @@ using namespace calm::test;
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, variants_on_executors) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
-    // Blocks sum in another order than the reference: in double, so that rounding is no part of what is compared.
+    // Block kernels sum in another order than the reference, so they run in double to exclude rounding.
     using T = std::conditional_t<block_executor<backend>, double, float>;
     fixture const f(variant_name<C>(), "backbone");
     context<backend> ctx(1, 2);
@@ -25,10 +25,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, v
     BOOST_TEST(close(copied(s.projected.y), f.floats("out/embedded"), kind::output));
     BOOST_TEST(close(copied(s.y), f.floats("out/hidden"), kind::output));
 
-    // Keys and values: (B, heads, P, head size) there, (B, P, heads, head size) here.
+    // Keys and values are (B, heads, P, head size) in the fixture, (B, P, heads, head size) here.
     constexpr index_t heads = C.num_key_value_heads;
     auto const& attended =
-        std::get<1>(std::get<0>(std::get<0>(s.llama.all).layers[0].all).all);  // of the first block's first half
+        std::get<1>(std::get<0>(std::get<0>(s.llama.all).layers[0].all).all);  // the attention of the first block
     for (auto const& [name, got] :
          {std::pair("out/keys_layer0", attended.k.y), std::pair("out/values_layer0", attended.v.y)}) {
         auto const all = f.floats(name);
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, v
     model.backward(ctx, s, in_rows<backend, C.hidden_size>(cotangent));
     check_gradients(parameters_of(model), f);
 
-    // Patch by patch through the cache: the same hidden states.
+    // Patch by patch through the cache gives equal hidden states.
     auto cache = model.make_cache(sequences, patches);
     std::vector<T> stepwise(static_cast<std::size_t>(s.y.size()));
     constexpr index_t K = C.autoencoder.patch_size;

@@ -6,7 +6,7 @@ using namespace calm::test;
 
 namespace {
 
-// Noise of the reference is (N, R, S); samples are (N, R, L). Ours keep the N samples of a position together.
+// The reference has noise (N, R, S) and samples (N, R, L). Ours keep the N samples of each position together.
 template <class Head> std::vector<float> noise_of(fixture const& f, index_t positions) {
     auto const noise = f.floats("in/noise");
     return swap_leading(noise, static_cast<index_t>(noise.size()) / positions / Head::S, positions);

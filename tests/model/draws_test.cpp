@@ -1,5 +1,5 @@
-// What models draw, against docs/mathematics.md: hidden tokens and latents, the head's noise, the first weights.
-// Each check of a frequency rejects a right generator once in a million seeds; the seeds are fixed.
+// The random draws of models against docs/mathematics.md: hidden tokens and latents, head noise, initial weights. Each
+// frequency check rejects a correct generator for one in a million seeds; the seeds are fixed.
 #include <array>
 #include <cmath>
 #include <set>
@@ -24,7 +24,7 @@ template <class Backend> auto tokens_above_zero(index_t n) {
     return ids;
 }
 
-// What a step hides and drops of R patches.
+// What one training step hides and drops, for R patches.
 struct drawn_step {
     std::vector<char> hidden;   // (R K)
     std::vector<char> dropped;  // (R L)
@@ -41,7 +41,7 @@ template <class On> drawn_step draw_step(std::uint32_t step, double rate, index_
     auto const noise = model.draw(ctx, tokens.view(), rate);
     drawn_step drawn;
     auto const kept = static_cast<typename On::scalar>(1 / (1 - rate));
-    int others = 0;  // neither hidden nor as they were, neither dropped nor scaled
+    int others = 0;  // hidden tokens that are not 0, kept tokens that changed, latents neither dropped nor scaled
     auto const shown = opened(noise.shown);
     for (index_t i = 0; i < patches * K; ++i) {
         others += shown[i] != tokens[i] && shown[i] != 0 ? 1 : 0;
@@ -57,7 +57,7 @@ template <class On> drawn_step draw_step(std::uint32_t step, double rate, index_
     return drawn;
 }
 
-// p that two masks of the same rate, read as pairs (a[i], b[i]), are drawn apart: all four outcomes are counted.
+// p-value for independence of two masks of equal rate, read as pairs (a[i], b[i]): all four outcomes are counted.
 double p_apart(std::vector<char> const& a, std::vector<char> const& b, double rate) {
     std::vector<std::int64_t> seen(4, 0);
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) ++seen[static_cast<std::size_t>(2 * a[i] + b[i])];
@@ -65,7 +65,7 @@ double p_apart(std::vector<char> const& a, std::vector<char> const& b, double ra
     return p_value({kept * kept, kept * rate, rate * kept, rate * rate}, seen);
 }
 
-// Every `stride`-th from `first` on.
+// Every `stride`-th element, starting at `first`.
 std::vector<char> every(std::vector<char> const& all, std::size_t stride, std::size_t first) {
     std::vector<char> some;
     for (std::size_t i = first; i < all.size(); i += stride) some.push_back(all[i]);
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_ra
         auto const next = draw_step<on>(4, rate);
         for (auto const& [width, mask, later] : {std::tuple(std::size_t{K}, &drawn.hidden, &next.hidden),
                                                  {std::size_t{L}, &drawn.dropped, &next.dropped}}) {
-            // Of all together, with the binomial bound: |count - n p| <= 4.9 standard deviations.
+            // The total count obeys the binomial bound: |count - n p| <= 4.9 standard deviations.
             auto const n = static_cast<double>(mask->size());
             auto const count = static_cast<double>(std::count(mask->begin(), mask->end(), 1));
             BOOST_TEST(std::abs(count - n * rate) <= 4.9 * std::sqrt(n * rate * (1 - rate)));
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_ra
             }
         }
         BOOST_TEST(p_apart(drawn.hidden, drawn.dropped, rate) > error_rate, "tokens and latents");
-        // The posterior's noise is normal, whether its latent is kept or not.
+        // The posterior's noise is normal, whether its latent is kept or dropped.
         for (char const dropped : {'\0', '\x01'}) {
             std::vector<double> eps;
             for (std::size_t i = 0; i < drawn.eps.size(); ++i)
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_a
     BOOST_TEST((copied(tokens) == before));
 }
 
-// Micro-batches of a step draw what the whole step does.
+// Micro-batches draw the same noise as the whole step.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, executors) {
     using backend = typename on::backend;
     context<backend> ctx(11, 1);
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, execu
         BOOST_TEST((copied(piece.shown) == copied(rows(whole.shown, first * K, count * K))));
         BOOST_TEST((copied(piece.eps) == copied(rows(whole.eps, first, count))));
         BOOST_TEST((copied(piece.scale) == copied(rows(whole.scale, first, count))));
-        // What the host prepares is the same.
+        // `prepare` on the host gives equal results.
         auto const own =
             std::span(ids).subspan(static_cast<std::size_t>(first * K), static_cast<std::size_t>(count * K));
         auto const prepared = model.prepare(ctx, own, 0.3, first);
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, execu
 
 namespace {
 
-// Every piece of noise that a head may be given: (count) numbers of a key from `first` on.
+// `count` centred uniforms of a key, starting at `first`.
 template <class T> std::vector<T> centred_uniforms(key k, index_t first, index_t count) {
     std::vector<T> u;
     for (index_t i = 0; i < count; ++i)
@@ -171,7 +171,8 @@ BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
         beside += x[i] * x[(i + 1) % n] / n;
         below += x[i] * x[(i + S) % n] / n;
     }
-    // Each within 4.9 standard deviations of its mean: variances 1/12, 1/180, 1/2304 - 1/6400 and 1/144 over n.
+    // Each is within 4.9 standard deviations of its mean; the variances are 1/12, 1/180, 1/2304 - 1/6400 and 1/144 over
+    // n.
     double const bound = 4.9 / std::sqrt(static_cast<double>(n));
     BOOST_TEST(std::abs(mean) <= bound / std::sqrt(12.0));
     BOOST_TEST(std::abs(square - 1.0 / 12) <= bound / std::sqrt(180.0));
@@ -180,8 +181,8 @@ BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
     BOOST_TEST(std::abs(below) <= bound / 12);
 }
 
-// Training: with the uniforms of stream head_noise and the normals of stream target, by the number of the position in
-// the step; more positions than the head works on at once.
+// In training the noise is the uniforms of stream head_noise and the normals of stream target, indexed by the position
+// in the step. There are more positions than one chunk of the head.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -196,7 +197,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
         prepared<head, T, backend> p({}, 2);
         p.ctx.seed = 17;
         p.ctx.step = 5;
-        if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // more positions than it works on at once
+        if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // forces more than one chunk of positions
         numbers<T, backend> dhidden(hidden.size());
         head_outcome<T> result;
         result.loss = loss_of(p, out_rows<backend, D>(dhidden));
@@ -232,7 +233,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
         BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
 }
 
-// Sampling: row r has the uniforms of its own key and number, times the scale.
+// In sampling, row r uses the uniforms of the key and number given for it, times the scale.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -263,7 +264,7 @@ bool ends_with(std::string const& name, char const* end) {
 
 }  // namespace
 
-// By the published names: gains of norms are 1, biases and the last layer of the head 0, all else normal(0, 0.02).
+// By the published names: gains of norms are 1, biases and the head's last layer 0, all else normal(0, 0.02).
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -301,7 +302,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
                 all.insert(all.end(), x.begin(), x.end());
             }
         }
-        // All of them together: the spread to 4.9 standard deviations of it.
+        // The standard deviation over all weights, within 4.9 of its standard errors.
         double square = 0;
         for (double const v : all) square += v * v;
         auto const n = static_cast<double>(all.size());
@@ -312,7 +313,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
     check(parameters_of(model.ae_model));
     BOOST_TEST((zero == std::set<std::string>{"mlp_generator.final_layer.linears.2.weight"}));
 
-    // So that every sample of a model that has not learned is the middle of the latent space.
+    // Consequently every sample of an untrained model is the centre of the latent space.
     auto const hidden = draws<T, backend>(3 * 12, 1), noise = draws<T, backend>(6 * 6, 2);
     for (T const z : copied(model.generator.forward(ctx, in_rows<backend, 12>(hidden), in_rows<backend, 6>(noise)).y))
         BOOST_TEST(z == T(0));

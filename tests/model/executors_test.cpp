@@ -1,5 +1,5 @@
-// One training step of both stages on every executor: what the cpu computes in float to the bounds of fp32, and the
-// same bits whatever the threads and the order of a block's.
+// One training step of both stages on every device: it agrees with the cpu in float within the fp32 tolerances, and is
+// bit-identical for any number of threads and any thread order in a block.
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
 #include "support/gradient_check.hpp"
@@ -23,7 +23,7 @@ template <class Backend> struct some_tokens {
 };
 
 struct step_outcome {
-    std::vector<double> losses;  // and the norm of the gradients
+    std::vector<double> losses;  // and the gradient norm
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<float>> updated;  // parameters
     std::size_t saved = 0;
@@ -31,7 +31,7 @@ struct step_outcome {
     bool operator==(step_outcome const&) const = default;
 };
 
-// loss(model, ctx) gives the losses of a batch and adds its gradients; then one update.
+// loss(model, ctx) returns the losses of a batch and adds its gradients; one update follows.
 template <class Backend, class Model, class Prepare, class Loss>
 step_outcome step(int threads, thread_order order, bool rehearse, Prepare const& prepare, Loss const& loss) {
     prepared<Model, float, Backend> p(Model(V), threads);
@@ -67,7 +67,7 @@ struct autoencoder_step {
 struct language_model_step {
     template <class Backend> static step_outcome run(int threads, thread_order order, bool rehearse = false) {
         using model_type = calm_model<uneven, space<Backend>>;
-        constexpr index_t P = 34;  // more than a tile of attention
+        constexpr index_t P = 34;  // more than one attention tile
         some_tokens<Backend> const tokens(2 * P * K);
         arena<Backend> frozen("autoencoder");
         return step<Backend, model_type>(
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_what_packets_do, Step, steps) {
     BOOST_REQUIRE(got.gradients.size() == want.gradients.size());
     for (std::size_t i = 0; i < want.gradients.size(); ++i) {
         BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
-        // The first step moves by the sign of a gradient, of which little is known where it is tiny.
+        // The first step moves by the sign of the gradient, which is uncertain where the gradient is tiny.
         for (std::size_t j = 0; j < want.gradients[i].size(); ++j)
             if (std::abs(want.gradients[i][j]) > 1e-4F)
                 BOOST_TEST(near(static_cast<double>(got.updated[i][j]), static_cast<double>(want.updated[i][j]), 1e-5));

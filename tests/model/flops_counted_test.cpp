@@ -1,5 +1,5 @@
-// Replaces the product of `blocks` in double by one that is counted: what FLOPs are said to be, against what models
-// multiply.
+// Counts the multiplications of models by replacing the product of `blocks` in double, and compares them with the FLOPs
+// formulas.
 #include "calm/model/flops.hpp"
 
 #include <boost/mpl/list.hpp>
@@ -12,7 +12,7 @@ double multiplied = 0;  // floating-point operations
 }
 
 namespace calm::detail {
-// Preferred to the template.
+// Overload resolution prefers this function to the template.
 inline void gemm(context<blocks> const& ctx, product<double> const& p) {
     if (!ctx.rehearsing()) multiplied += flops::product(p.m, p.k, p.n);
     gemm<double>(ctx, p);
@@ -37,7 +37,7 @@ using space_type = space<blocks, double>;
 
 constexpr index_t V = 29, B = 2, P = 5, N = 3;
 
-// A text in which most ids stand more than once.
+// A text in which most ids occur more than once.
 std::vector<token_id> text_of(index_t n) {
     std::vector<token_id> tokens;
     for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>(i * i % V));
@@ -46,7 +46,7 @@ std::vector<token_id> text_of(index_t n) {
 double distinct(std::span<token_id const> tokens) {
     return static_cast<double>(std::set(tokens.begin(), tokens.end()).size());
 }
-// Of all positions but the first of each sequence.
+// All positions but the first of each sequence.
 std::vector<token_id> labels_of(std::span<token_id const> tokens) {
     std::vector<token_id> labels;
     auto const each = tokens.size() / B;
@@ -62,7 +62,7 @@ template <class Model> struct own_model {
         initialise(ctx, own.model);
         if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
     }
-    // What f(model, ctx) multiplies.
+    // The floating-point operations of f(model, ctx).
     template <class F> double count(F const& f) {
         arena_scope const scope(ctx.saved);
         multiplied = 0;
@@ -87,7 +87,7 @@ template <class With> constexpr bool drafting = requires {
     decltype(With::value.head)::drafts;
 };
 
-// got = `others` and the encoding of so many drafts, of which some tokens are the same.
+// got = `others` plus the encoding of `drafts` drafts, which share some tokens.
 template <class C> void check_drafts(C const& c, double got, double others, double drafts) {
     double const token = flops::encoder(c.autoencoder, 1) - flops::encoder(c.autoencoder, 0);
     double const tokens = (got - others - drafts * flops::encoder(c.autoencoder, 0)) / token;
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_multiplies_what_is_counted) {
     BOOST_TEST(got == 3 * patches * (flops::encoder(c, distinct(tokens) / patches) + flops::decoder(c, V)));
 }
 
-// Drafts are tokens that chance decides: of them alone it is not known how many are distinct.
+// Drafts are random, so their number of unique tokens is not known in advance.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_language_model_multiplies_what_is_counted, With, heads) {
     constexpr auto c = With::value;
     own_model<calm_model<c, space_type>> one;

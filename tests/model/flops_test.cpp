@@ -12,15 +12,15 @@ namespace {
 struct published {
     char const* name;
     index_t D, inner;
-    double generation;  // FLOPs a token at one sample, contexts of 8192 tokens
+    double generation;  // FLOPs per token at one sample, contexts of 8192 tokens
     double training;    // FLOPs
-    double whole_head;  // of training, where the whole head counts once a sample: ours over the published
-    double shared;      // where its part that depends on the position alone counts once a position
+    double whole_head;  // our training FLOPs over the published, counting the whole head for each sample
+    double shared;      // the same ratio, counting the part that depends only on the position once
 };
 constexpr published sizes[] = {{"CALM-M", 1024, 2752, 2.9e8, 3.7e20, 1.020, 0.946},
                                {"CALM-L", 1536, 4096, 4.6e8, 7.7e20, 1.046, 0.966},
                                {"CALM-XL", 2560, 6880, 9.4e8, 19.5e20, 1.103, 1.015}};
-constexpr double tokens = 500e9;  // of training
+constexpr double tokens = 500e9;  // training tokens
 
 constexpr index_t V = 128257;
 constexpr index_t P = 2048;
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_calm_m_are_those_published) {
     BOOST_TEST(flops::decoder(m.autoencoder, V) / 4 == 1.37e8, near);
 }
 
-// Attention counted as if it were not causal, as published: the backbone of CALM-M needs it.
+// Attention is counted as if it were not causal, as published: the backbone of CALM-M needs it.
 BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
     auto const near = boost::test_tools::tolerance(0.001);
     for (auto const& p : sizes) {
@@ -64,8 +64,8 @@ BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
     }
 }
 
-// No one way of counting gives the published row of each size to its digits: CALM-M has to count the whole head once a
-// sample, and with it the products of CALM-XL are too many even without attention and encoder.
+// No single way of counting reproduces all published rows. CALM-M requires the whole head to be counted for each
+// sample; CALM-XL then exceeds its row even without attention and encoder.
 BOOST_AUTO_TEST_CASE(the_published_training_is_not_one_count) {
     auto const m = of(sizes[0]), xl = of(sizes[2]);
     BOOST_TEST((flops::encoder(m.autoencoder) +
@@ -76,12 +76,12 @@ BOOST_AUTO_TEST_CASE(the_published_training_is_not_one_count) {
                19.55e20);
 }
 
-// Ours shares what the samples share and leaves out what the mask hides: 2.60e9 a patch of CALM-M.
+// Our count shares work among samples and skips masked attention: 2.60e9 per patch of CALM-M.
 BOOST_AUTO_TEST_CASE(a_step_counts_what_is_computed) {
     BOOST_TEST(flops::train_calm(of(sizes[0]), V, 4, P - 1, 8) == 2.60e9, boost::test_tools::tolerance(0.005));
 }
 
-// The last patch of a block is a target alone.
+// The last patch of a block is only a target.
 BOOST_AUTO_TEST_CASE(a_block_has_a_position_less_than_patches) {
     auto const m = of(sizes[0]);
     BOOST_TEST(flops::train_calm_per_token(m, V, 3, 8, 8) == flops::train_calm(m, V, 3, 1, 8) / 8);
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_block_has_a_position_less_than_patches) {
                boost::test_tools::tolerance(0.01));
 }
 
-// By the sum of chances that an id is among the tokens.
+// Expected number of unique ids: the sum over ids of the probability that the id occurs.
 BOOST_AUTO_TEST_CASE(distinct_ids_of_random_tokens) {
     auto const near = boost::test_tools::tolerance(1e-12);
     BOOST_TEST(flops::distinct_ids(1, 259) == 1, near);
@@ -99,17 +99,17 @@ BOOST_AUTO_TEST_CASE(distinct_ids_of_random_tokens) {
     BOOST_TEST(flops::distinct_ids(5, 1) == 1);
 }
 
-// The token half of the encoder runs once a distinct id, in the training of both models.
+// The token half of the encoder runs once per unique id, in the training of both models.
 BOOST_AUTO_TEST_CASE(an_id_is_encoded_once) {
     auto const near = boost::test_tools::tolerance(1e-9);
     auto const c = of(sizes[0]);
-    double const half = 3 * 2.0 * 512 * 1280;  // of one id
+    double const half = 3 * 2.0 * 512 * 1280;  // for one id
     double const rest = flops::encoder(c.autoencoder) - 4 * half;
     BOOST_TEST(flops::encoder_at_once(c.autoencoder, 1, 16) == rest + half / 16, near);
     BOOST_TEST(flops::train_autoencoder(c.autoencoder, 1, 16) ==
                    3 * (rest + half / 16 + flops::decoder(c.autoencoder, 1)),
                near);
-    // Two sequences of 8 positions are 64 tokens: of 1 id, or almost all of different ids.
+    // Two sequences of 8 positions are 64 tokens: all of one id, or almost all of different ids.
     BOOST_TEST(flops::train_calm(c, V, 2, 8, 8) - flops::train_calm(c, 1, 2, 8, 8) ==
                    (flops::distinct_ids(64, V) - 1) * half / 16,
                boost::test_tools::tolerance(1e-6));
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_costs_its_products) {
     BOOST_TEST(flops::train_autoregressive(c, 101, 1) == 0);
 }
 
-// What layers say of themselves, of which models are composed, is what is said of a configuration that nobody compiled.
+// The FLOPs that layers report equal the formulas for a configuration, which needs no compiled model.
 BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
     constexpr llama_sizes c{.hidden_size = 24,
                             .intermediate_size = 40,
@@ -157,12 +157,12 @@ BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
     static_assert(layer_norm_layer<3>::flops() == 0 && bare_layer_norm<3>::flops() == 0);
 }
 
-// By hand, for a matrix of 3 x 5: three times 2 (3 5 3 + 3 3 3 + 3 3 5).
+// Computed by hand for a 3 x 5 matrix: three times 2 (3 5 3 + 3 3 3 + 3 3 5).
 BOOST_AUTO_TEST_CASE(an_update_by_muon_is_counted_from_shapes) {
     static_assert(flops::muon(3, 5) == 3 * 2 * (45 + 27 + 45));
     static_assert(flops::muon(5, 3) == flops::muon(3, 5));
     static_assert(flops::muon(4, 4) == 3 * 2 * 3 * 64);
-    // A stack has four matrices of attention and three of the MLP in each layer; norms are no matrices.
+    // Each layer has four attention matrices and three MLP matrices; norms are not matrices.
     constexpr llama_sizes c{.hidden_size = 12,
                             .intermediate_size = 16,
                             .num_hidden_layers = 2,
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(an_update_by_muon_is_counted_from_shapes) {
     double const k_and_v = 2 * 3 * 2 * (6 * 12 * 6 + 6 * 6 * 6 + 6 * 6 * 12);  // 6 x 12
     double const mlp = 3 * 3 * 2 * (12 * 16 * 12 + 12 * 12 * 12 + 12 * 12 * 16);
     BOOST_TEST(flops::muon(parameters_of(stack)) == 2 * (q_and_o + k_and_v + mlp));
-    // Rows of a vocabulary take the steps of AdamW.
+    // Vocabulary tables use AdamW.
     autoregressive_model<autoregressive_configuration{.llama = c}> whole(101);
     BOOST_TEST(flops::muon(parameters_of(whole)) == 2 * (q_and_o + k_and_v + mlp));
 }

@@ -1,5 +1,5 @@
-// Blocks of layers against the complex step, whole models against central differences in double, and the laws of a
-// step.
+// Layer blocks against the complex step, whole models against central differences in double, and invariants of a
+// training step.
 #include "calm/model/calm.hpp"
 #include "support/gradient_check.hpp"
 #include "support/small.hpp"
@@ -14,7 +14,7 @@ constexpr index_t V = 13, K = 2, L = 4;
 template <class T> using small_autoencoder = autoencoder<uneven.autoencoder, space<cpu, T>>;
 template <class T> using small_model = calm_model<uneven, space<cpu, T>>;
 
-// All tokens of the vocabulary stand in 13 or more.
+// 13 or more of them contain every token of the vocabulary.
 std::vector<token_id> some_tokens(index_t n) {
     std::vector<token_id> tokens;
     for (index_t i = 0; i < n; ++i) tokens.push_back(static_cast<token_id>((5 * i + i / V) % V));
@@ -27,7 +27,7 @@ template <index_t C, class T> matrix_view<T const, C> as_matrix(std::vector<T> c
     return {v.data(), extents<dyn, C>(static_cast<index_t>(v.size()) / C)};
 }
 
-// Drawn parameters: gains around one, so that the slopes are neither tiny nor huge.
+// Centres the gains around one, so that derivatives are neither tiny nor huge.
 void centre_gains(std::vector<flat_param<double>> const& params) {
     for (auto const& p : params)
         if (p.name.find("norm.weight") != std::string::npos || p.name.find("ln.weight") != std::string::npos)
@@ -40,7 +40,7 @@ namespace {
 
 template <class T> using feeding = feed_forward_layer<6, 10, space<cpu, T>>;
 
-// Over sequences of P positions, as a layer of rows.
+// Sequences of P positions, as a layer of rows.
 template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<cpu, T>> {
     using block = transformer_block<12, 16, 2, 1, space<cpu, T>>;
     static constexpr index_t P = 5;
@@ -53,7 +53,7 @@ template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<c
     }
 };
 
-// A position's N samples (N D) and what its hidden state gives (D), as one row of a layer.
+// The N samples (N D) of one position and the part of its hidden state (D), as one row of a layer.
 template <class T> struct mixing {
     using space_type = space<cpu, T>;
     static constexpr index_t D = 6;
@@ -79,8 +79,8 @@ template <class T> struct mixing {
     void backward(context<>& ctx, saved const& s, matrix_view<T const, outputs> const& dout,
                   matrix_view<T, inputs> const& dboth) {
         index_t const R = dout.extent(0);
-        std::vector<T> dx(static_cast<std::size_t>(R * N * D), T(777));  // to be overwritten
-        std::vector<T> dy(static_cast<std::size_t>(R * D), T(1));        // to be added to
+        std::vector<T> dx(static_cast<std::size_t>(R * N * D), T(777));  // must be overwritten
+        std::vector<T> dy(static_cast<std::size_t>(R * D), T(1));        // must be added to
         block.backward(ctx, s.inner, reshape(dout, extents<dyn, D>(R * N)), {dx.data(), extents<dyn, D>(R * N)},
                        {dy.data(), extents<dyn, D>(R)});
         for (index_t r = 0; r < R; ++r) {
@@ -182,7 +182,7 @@ step_outcome model_step(int threads, index_t sequences, bool rehearse = false) {
     allocate(p.model.ae_model, frozen, static_cast<arena<>*>(nullptr));
     for (auto const& q : parameters<float>(p.model.ae_model))
         draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.3);
-    constexpr index_t P = 80;  // more than a tile of attention
+    constexpr index_t P = 80;  // more than one attention tile
     auto const tokens = some_tokens(sequences * P * K);
     p.ctx.rehearse(rehearse);
     step_outcome result;

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(numbers_are_seen_without_their_type_and_come_back) {
     BOOST_TEST(back.weight == 0.25);
     BOOST_TEST((fields.find("samples") == nullptr && fields.find_option("num_samples") == nullptr));
     BOOST_TEST(any_objective(own_objective{.samples = 6}).samples() == 6);
-    // What is not among the numbers is as the type has it, what the type lacks is left out.
+    // Fields missing from the values keep the type's defaults; values that the type lacks are ignored.
     auto const other = static_cast<energy_objective>(any_objective(own_objective{.samples = 6}));
     BOOST_TEST(other.samples == 6);
     BOOST_TEST(other.targets == energy_objective{}.targets);

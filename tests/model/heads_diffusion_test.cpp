@@ -26,7 +26,7 @@ template <class T> using checked_diffusion = diffusion_head<small_diffusion, spa
 template <class On>
 using diffusion_on = diffusion_head<small_diffusion, space<typename On::backend, typename On::scalar>>;
 
-// The process as it is published: from a list of betas, by products, at the steps kept of 1000.
+// The published diffusion process: from a list of betas, by products, at the kept steps out of 1000.
 struct published {
     std::vector<double> a, before, beta, variance;
 
@@ -56,7 +56,7 @@ struct published {
     [[nodiscard]] double c2(std::size_t t) const { return (1 - before[t]) * std::sqrt(1 - beta[t]) / (1 - a[t]); }
 };
 
-// The mean that a guess of the noise stands for, and the log variance of v.
+// The mean implied by a noise prediction, and the log variance for v.
 template <class T> T mean_of(published const& p, std::size_t t, T x, T guess) {
     T const target = std::sqrt(1 / p.a[t]) * x - std::sqrt(1 / p.a[t] - 1) * guess;
     return p.c1(t) * target + p.c2(t) * x;
@@ -66,7 +66,7 @@ template <class T> T log_variance(published const& p, std::size_t t, T v) {
     return share * std::log(p.beta[t]) + (1.0 - share) * std::log(p.variance[t]);
 }
 
-// The variational term of one number in nats, as published.
+// The published variational term of one element, in nats.
 complex divergence(published const& p, std::size_t t, complex target, complex x, complex guess, complex v) {
     complex const lower = std::log(p.variance[t]), log_var = log_variance(p, t, v);
     complex const mean = mean_of(p, t, x, guess);
@@ -106,7 +106,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_reference, vari
     std::vector<float> times;
     for (auto const t : f.integers("in/t")) times.push_back(static_cast<float>((static_cast<double>(t) + 0.5) / 1000));
     own_noise<float, L, backend> const noise{numbers<float, backend>(eps.size()), eps, times};
-    // Row 0, at step 0, is a difference of nearly equal probabilities: taken in double, it is as good as the others.
+    // Row 0, at step 0, is a difference of nearly equal probabilities; computed in double it is as accurate as the
+    // others.
     check_training(ctx, model, f, noise);
 
     auto const noises = f.floats("in/noises");
@@ -118,7 +119,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_reference, vari
                           std::copy_n(noises.begin() + i * R * L, R * L, added.data());
                       });
         auto const expected = f.floats<double>(name);
-        double largest = 0;  // the weights are random, and the values large
+        double largest = 0;  // random weights give large values
         for (double const value : expected) largest = std::max(largest, std::abs(value));
         BOOST_TEST(close_to(std::span<float const>(copied(z)), std::span<double const>(expected), 1e-5 * largest, 1e-5),
                    name);
@@ -139,7 +140,7 @@ BOOST_AUTO_TEST_CASE(the_schedule_is_the_published_product) {
     }
     BOOST_TEST(diffusion_step(diffusion_signal(998), diffusion_signal(999)).beta == 0.999,
                boost::test_tools::tolerance(1e-12));
-    // By hand: cos^2((t + 9) / 1008 pi / 2) / cos^2(8 / 1008 pi / 2), and a thousandth of the step before.
+    // By hand: cos^2((t + 9) / 1008 pi / 2) / cos^2(8 / 1008 pi / 2); the last is a thousandth of the previous.
     BOOST_TEST(diffusion_signal(0) == 0.9999587158, boost::test_tools::tolerance(1e-7));
     BOOST_TEST(diffusion_signal(500) == 0.4922852, boost::test_tools::tolerance(1e-6));
     BOOST_TEST(diffusion_signal(998) == 2.428767e-6, boost::test_tools::tolerance(1e-6));
@@ -165,14 +166,14 @@ BOOST_AUTO_TEST_CASE(the_steps_of_a_sample_are_evenly_spaced_up_to_the_start) {
                 BOOST_TEST(sampling.trained_step(i) > sampling.trained_step(i - 1));
             }
         }
-    BOOST_TEST((diffusion_sampling{3, 999}.trained_step(1)) == 500);  // 499.5 goes to the even one
+    BOOST_TEST((diffusion_sampling{3, 999}.trained_step(1)) == 500);  // 499.5 rounds to even
     BOOST_TEST((diffusion_sampling{100, 999}.count()) == 100);
     BOOST_TEST((diffusion_sampling{1000, 999}.count()) == 1000);
     BOOST_TEST((diffusion_sampling{1000, 0}.count()) == 1);
     BOOST_TEST(diffusion_sampling{}.trained_step(diffusion_sampling{}.count() - 1) == 989);
 }
 
-// A step divides the state by the root of the signal that it takes away: by 347 at the published start.
+// Each step divides the state by the square root of the signal that it removes: by 347 at the published start.
 BOOST_AUTO_TEST_CASE(samples_start_where_no_step_multiplies_much) {
     index_t const start = diffusion_sampling{}.start;
     BOOST_TEST(diffusion_signal(start) >= 1e-4);
@@ -214,13 +215,14 @@ BOOST_AUTO_TEST_CASE(the_gradients_of_diffusion_by_the_complex_step) {
     for (int const met : ends) BOOST_TEST(met > 0);
 }
 
-// A target far outside of what is guessed: its bin counts 1e-12, and the variance has no slope there.
+// For a target far from the prediction the probability of its bin is clamped to 1e-12, and the variance has no
+// gradient.
 BOOST_AUTO_TEST_CASE(impossible_bins_are_bounded) {
     auto const far = detail::bin_likelihood(60.0, 0.0, 0.8, 0.5);
     BOOST_TEST(far.value == -std::log(1e-12), boost::test_tools::tolerance(1e-14));
     BOOST_TEST(far.slope == 0.0);
     BOOST_TEST(std::isnan(detail::bin_likelihood(0.0, std::nan(""), 0.8, 0.5).value));
-    // All bins together have the probability 1.
+    // The probabilities of all bins sum to 1.
     double total = 0;
     constexpr double bin = 0.3;
     for (int k = -40; k <= 40; ++k) total += std::exp(-detail::bin_likelihood(2 * bin * k, 0.0, bin, 0.0).value);
@@ -235,7 +237,7 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_diffusion_and_a_rehearsal_takes_it
     check_step_laws<checked_diffusion<float>>(300, 8);
 }
 
-// Against the process as published, in double, one number after the other, with the network as it is trained.
+// Compared with the published process in double, one element at a time, with the network as in training.
 BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     using head = checked_diffusion<double>;
     constexpr index_t R = 2, N = 3, D = head::D, L = head::L;
@@ -297,7 +299,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on
     check_draws_by_place<diffusion_on<on>>(head, block_executor<typename on::backend>);
 }
 
-// No two steps of a sample, no two samples and no start share a number.
+// The starting noise and all steps of all samples use disjoint random numbers.
 BOOST_AUTO_TEST_CASE(every_step_has_a_sequence_of_its_own) {
     key const draws_of{17, stream::generation, 5};
     std::set<std::uint64_t> seeds{draws_of.seed};
@@ -322,6 +324,6 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_are_those_of_its_matrices) {
     }
     auto const counted = small_diffusion.head.flops({head.D, head.L});
     BOOST_TEST(counted.shared == shared);
-    BOOST_TEST(counted.trained == sample - first / 3);  // whose inputs get no gradients
-    BOOST_TEST(counted.drawn == 99 * sample);           // of 100 steps those up to the start
+    BOOST_TEST(counted.trained == sample - first / 3);  // the inputs get no gradients
+    BOOST_TEST(counted.drawn == 99 * sample);           // of 100 steps, those up to the start
 }

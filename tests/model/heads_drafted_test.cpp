@@ -11,7 +11,7 @@ using namespace calm::test;
 
 namespace {
 
-// Patches of three, so that a token looks back to two.
+// Patches of three, so that the last token sees two earlier ones.
 constexpr configuration<drafted> small_drafted{
     .autoencoder = {.patch_size = 3, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
     .hidden_size = 12,
@@ -20,12 +20,12 @@ constexpr configuration<drafted> small_drafted{
     .num_attention_heads = 2,
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 2, .noise_size = 6}};
-// Neither with a look back nor with a table of its own.
+// Neither causal nor with an untied table.
 constexpr auto plain_drafted =
     with_head(small_drafted, drafted{.num_mlp_layers = 2, .noise_size = 6, .looks_back = 0, .own_table = 0});
 constexpr index_t V = 5, K = 3, D = 12, L = 4, S = 6;
 
-// A head and its frozen autoencoder, with all that its verbs are given besides: one model for the tests.
+// A head and its frozen autoencoder with the operands that its operations take, as one model for the tests.
 template <auto C, class T, class Backend = cpu> struct with_autoencoder {
     using head_type = drafted_head<C, space<Backend, T>>;
     using space_type = space<Backend, T>;
@@ -59,7 +59,7 @@ vector_view<token_id const> seen(std::vector<token_id> const& v) {
     return in_vector<cpu>(v);
 }
 
-// p(token k | h, tokens before it) of one hidden state, by the head's own rows for `patch`, in double.
+// p(token k | h, earlier tokens) for one hidden state, from the head's own rows for `patch`, in double.
 template <class Prepared>
 std::vector<double> law_of_token(Prepared& p, std::vector<double> const& hidden, std::vector<token_id> const& patch,
                                  index_t k) {
@@ -80,7 +80,7 @@ std::vector<double> law_of_token(Prepared& p, std::vector<double> const& hidden,
 
 }  // namespace
 
-// With given noise and drafts, hidden states among what is differentiated.
+// With given noise and drafts; hidden states are differentiated too.
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differences, choice, both_kinds) {
     constexpr auto C = choice::value ? small_drafted : plain_drafted;
     using model_type = with_autoencoder<C, double>;
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differenc
     constexpr index_t R = 4, N = 3, M = 5;
     auto const labels = some_tokens(R * K);
     auto hidden = draws<double>(R * D, 1);
-    std::vector<double> dhidden(hidden.size(), 777.0);  // to be overwritten
+    std::vector<double> dhidden(hidden.size(), 777.0);  // must be overwritten
     auto const mean = draws<double>(R * L, 2);
     auto const log_std = draws<double>(R * L, 3, 0.3, -1);
     auto const u = draws<double>(R * N * S, 4, 0.3);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differenc
     check_central_differences(all, loss);
 }
 
-// Without a look at its draft it is the energy head, noise for noise.
+// If it ignores its drafts, the head equals the energy head with equal noise.
 BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
     BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(of_two), N, places, 0.7), copied(z), kind::output));
 }
 
-// The cross-entropy of K tokens, each by the softmax of its own row, beside the same energy score.
+// The cross-entropy of K tokens, each under the softmax of its row, in addition to the energy score.
 BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
     prepared<checked<double>, double> p({}, 1, 0.5);
     constexpr index_t R = 6, N = 3;
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
     BOOST_TEST(loss(2.5) - loss(0) == 2.5 * want, boost::test_tools::tolerance(1e-10));
 }
 
-// A token's row depends on the hidden state and on the tokens before it, and on nothing else of its patch.
+// The row of each token depends on the hidden state and the earlier tokens only.
 BOOST_AUTO_TEST_CASE(a_drafted_token_sees_those_before_it_alone) {
     prepared<checked<double>, double> p({}, 1, 0.5);
     auto const hidden = draws<double>(D, 1);
@@ -198,8 +198,8 @@ BOOST_AUTO_TEST_CASE(a_drafted_token_sees_those_before_it_alone) {
     }
 }
 
-// 40,000 drafts of a hidden state: all V^K patches as often as the chain rule says. A right head fails once in a
-// million seeds; the seed is fixed.
+// 40,000 drafts from one hidden state: the frequencies of all V^K patches follow the chain rule. A correct head fails
+// for one in a million seeds; the seed is fixed.
 BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
     prepared<checked<double>, double> p({}, 2, 0.5);
     constexpr index_t N = 40000;
@@ -235,8 +235,9 @@ BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
     }
 }
 
-// Where network and gate are as they start, samples are drafts; so the exact rule at T = 1/2 has the law P^2 of what is
-// drafted, P by the chain rule. A right sampler fails once in a million seeds; the seed is fixed.
+// With network and gate at their initial values, samples are drafts. So the exact rule at T = 1/2 has a distribution
+// proportional to P^2, where P is the draft probability by the chain rule. A correct sampler fails for one in a million
+// seeds; the seed is fixed.
 BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
     prepared<checked<double>, double> p({}, 2, 0.5);
     initialise(p.ctx, p.model.head.network);
@@ -261,7 +262,7 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
     auto const latents = copied(p.model.ae.posterior(p.ctx, seen(patches)).mean);
     p.ctx.saved.clear();
 
-    // The patch whose posterior mean a sample is.
+    // The patch whose posterior mean equals the sample.
     auto const nearest = [&](double const* z) {
         std::size_t best = 0;
         double least = 1e9;
@@ -291,14 +292,14 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
         ++counts[static_cast<std::size_t>((patch[0] * V + patch[1]) * V + patch[2])];
     }
     BOOST_TEST(p_value(odds, counts) > 1e-6);
-    // The law at T = 1 is another.
+    // The distribution at T = 1 is rejected.
     for (double& odd : odds) odd = std::sqrt(odd);
     double const roots = std::accumulate(odds.begin(), odds.end(), 0.0);
     for (double& odd : odds) odd /= roots;
     BOOST_TEST(p_value(odds, counts) < 1e-6);
 }
 
-// As it starts, a sample is the posterior mean of a patch.
+// At initialisation every sample is the posterior mean of some patch.
 BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -324,7 +325,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
         }
         BOOST_TEST(least < 1e-5);
     }
-    // Without any noise left all samples are the likeliest draft.
+    // Without noise all samples are the most likely draft.
     auto const cold = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 5, places, 0);
     for (std::size_t i = L; i < cold.size(); ++i)
         BOOST_TEST(std::abs(static_cast<double>(cold[i] - cold[i - L])) < 1e-5);
@@ -335,8 +336,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_pla
     check_draws_by_place<drafted_on<on>>({}, false);  // K tokens of 15 drafts are many rows
 }
 
-// Micro-batches draw what the whole step does, whatever the threads; a rehearsal takes the memory of the step; an empty
-// dhidden asks for the loss alone.
+// Micro-batches draw the same noise as the whole step, for any number of threads. A dry run takes the memory of the
+// step, and an empty dhidden computes the loss alone.
 BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     constexpr index_t R = 600, N = 4;
     auto const labels = some_tokens(R * K);
@@ -375,7 +376,7 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     for (auto const& g : alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == std::ssize(g));
 }
 
-// What a step draws, one number after the other: noise, drafts and targets, each in a sequence of its own.
+// The random numbers of a training step, one at a time: noise, drafts and targets each have a separate stream.
 BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
     constexpr index_t R = 9, N = 4, M = 6, first = 7;
     auto const labels = some_tokens(R * K);
@@ -416,7 +417,7 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
         }));
 }
 
-// Executors agree on the same step.
+// The devices agree on one step.
 BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     constexpr index_t R = 40, N = 4;
     auto const on = [&]<class B>(B) {
@@ -432,7 +433,7 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     check_alike(on(emulated{}), on(cpu{}));
 }
 
-// Whatever multiplies a matrix is counted: the parameters of the energy network and of the drafts say how much.
+// All matrix products are counted: the expected FLOPs follow from the parameters of the energy network and the drafts.
 BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
     checked<float> m;
     double network_shared = 0, network_sample = 0, noise = 0, embd = 0, token = 0, table = 0;
@@ -455,7 +456,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
     constexpr double encoding = 1000, at_once = 600;
     auto const counted = small_drafted.head.flops(
         {.D = D, .L = L, .K = K, .V = V, .table_width = 8, .encoding = encoding, .encoding_at_once = at_once});
-    // Once a position: what depends on it alone, and the first token. In training all tokens are scored too.
+    // Once per position: the part that depends only on it, and the first token. Training also scores all tokens.
     BOOST_TEST(counted.shared == network_shared + embd + token);
     BOOST_TEST(counted.drawn == network_sample + encoding + 2 * token);
     constexpr double N = 8;
@@ -465,7 +466,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
                boost::test_tools::tolerance(1e-12));
 }
 
-// A whole language model with the head, as sessions use it.
+// A whole language model with the head, used as in sessions.
 BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_drafted_head) {
     resident<calm_model<small_drafted>> own(V);
     context<> ctx(3, 2);

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_flow_matching_and_a_rehearsal_take
 BOOST_AUTO_TEST_CASE_TEMPLATE(paths_begin_in_the_noise_of_their_places, on, executors) {
     using head = flow_on<on>;
     check_draws_by_place<head>({}, block_executor<typename on::backend>);
-    // A network of zeros leaves every path where it begins: at the normals of the sample's number, scaled.
+    // A zero network leaves every path at its start: the normals of the sample's number, scaled.
     using T = typename on::scalar;
     prepared<head, T, typename on::backend> p({}, 2);
     initialise(p.ctx, p.model);
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(paths_begin_in_the_noise_of_their_places, on, exec
     }
 }
 
-// Against the rules in double, one row after the other, with the network as it is trained.
+// Compared with the integration rules in double, one row at a time, with the network as in training.
 BOOST_AUTO_TEST_CASE(paths_are_followed_in_any_number_of_steps) {
     using head = checked_flow<double>;
     constexpr index_t R = 2, N = 3, D = head::D, L = head::L;
@@ -144,9 +144,9 @@ BOOST_AUTO_TEST_CASE(paths_are_followed_in_any_number_of_steps) {
                           says(errc::usage, "at least one step", "found 0"));
 }
 
-// By the arithmetic of fp32: in that of fp64 every thousandth is its own step, and every middle the one below it.
+// In fp32 arithmetic. In fp64 every thousandth would be its own step, and every midpoint the step below it.
 BOOST_AUTO_TEST_CASE(steps_of_times_are_rounded_as_published) {
-    std::set<int> below;  // thousandths that fp32 takes for the step before
+    std::set<int> below;  // thousandths that fp32 rounds to the previous step
     for (int i = 0; i < 1000; ++i) {
         int const step = path_step(static_cast<float>(i / 1000.0));
         BOOST_TEST((step == i || step == i - 1));
@@ -161,8 +161,8 @@ BOOST_AUTO_TEST_CASE(steps_of_times_are_rounded_as_published) {
     for (auto const& [i, step] : {std::pair{2, 99}, {3, 140}, {4, 179}, {5, 220}}) BOOST_TEST(middle(i, 25) == step);
 }
 
-// Linear maps uniform after Glorot and Bengio, those of the step's embedding normal(0, 0.02), modulation and output 0,
-// gains 1, biases 0. A right generator fails once in a million seeds and parameters; the seed is fixed.
+// Linear layers use Xavier-uniform initialisation, the time embedding normal(0, 0.02); modulation and output are 0,
+// gains 1, biases 0. A correct generator fails for one in a million seeds and parameters; the seed is fixed.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -195,12 +195,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, executors) {
             ++uniform_ones;
         }
     }
-    BOOST_TEST(uniform_ones == 6);  // condition, input, two a block
+    BOOST_TEST(uniform_ones == 6);  // condition, input, two per block
     BOOST_TEST(normal_ones == 2);
-    BOOST_TEST(zero_ones == 4);  // one a block, two of the last layer
+    BOOST_TEST(zero_ones == 4);  // one per block, two in the last layer
 }
 
-// Whatever multiplies a matrix of the network once a sample is counted: its parameters say how much.
+// All matrix products for each sample are counted: the expected FLOPs follow from the network's parameters.
 BOOST_AUTO_TEST_CASE(the_flops_of_a_flow_head_are_those_of_its_matrices) {
     checked_flow<float> head;
     double shared = 0, sample = 0, first = 0;
@@ -211,11 +211,11 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_flow_head_are_those_of_its_matrices) {
     }
     auto const counted = small_flow.head.flops({head.D, head.L});
     BOOST_TEST(counted.shared == shared);
-    BOOST_TEST(counted.trained == sample - first / 3);  // whose inputs get no gradients
+    BOOST_TEST(counted.trained == sample - first / 3);  // the inputs get no gradients
     BOOST_TEST(counted.drawn == 20 * sample);
 }
 
-// A whole language model with the head, as sessions use it.
+// A whole language model with the head, used as in sessions.
 BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_flow_head) {
     resident<calm_model<small_flow>> own(13);
     context<> ctx(3, 2);

@@ -14,10 +14,10 @@ template <class On> using margin_on = margin_head<small_margin, space<typename O
 
 }  // namespace
 
-// The samples are held fixed: their distance has a slope by the guess, and none by themselves.
+// The samples are held fixed: gradients flow through the prediction, not through the samples.
 BOOST_AUTO_TEST_CASE(the_gradients_of_the_margin_loss_by_the_complex_step) {
     constexpr index_t L = checked_margin<double>::L, R = 5, N = 4;
-    int held = 0, lost = 0;  // targets that are near enough, and others
+    int held = 0, lost = 0;  // targets within the margin, and others
     check_head_by_complex_step<checked_margin>(
         R, N, [&](auto& ctx, auto& head, auto const& hidden, auto const& mean, auto const& log_std, auto const& noise) {
             auto const f = head.linears.forward(ctx, hidden).y;
@@ -50,8 +50,7 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_the_margin_loss_and_a_rehearsal_ta
     check_step_laws<checked_margin<float>>(300, 8);
 }
 
-// With the guess at all its targets the loss is what the distances of the samples leave of the margin, the mean of
-// max(0, 1 - |noise|^2).
+// If the prediction equals all targets, the loss is the mean of max(0, 1 - |noise|^2).
 BOOST_AUTO_TEST_CASE(a_right_guess_pays_for_near_samples_alone) {
     using head = checked_margin<double>;
     constexpr index_t N = 50, L = head::L;
@@ -85,7 +84,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_margin_head_are_those_of_their_plac
     check_draws_by_place<margin_on<on>>({}, block_executor<typename on::backend>);
 }
 
-// Normal around the guess with the spread 1, or as scaled, whatever the hidden state.
+// Normal around the prediction with spread 1, or scaled, for any hidden state.
 BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, executors) {
     using head = margin_on<on>;
     using T = typename on::scalar;

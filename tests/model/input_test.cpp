@@ -1,4 +1,4 @@
-// What the backbone reads of a patch: tokens, latent vectors, or both.
+// The backbone's input for each patch: tokens, latent vectors, or both.
 
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
@@ -27,7 +27,7 @@ constexpr configuration<> small(input_kind input) {
 }
 constexpr index_t V = 13, K = 2, P = 5, D = 12;
 
-// Boost names a typed case by its type.
+// Types for Boost, which names a typed case by its type.
 struct of_tokens {
     static constexpr configuration<> value = small(input_kind::tokens);
 };
@@ -39,7 +39,7 @@ struct of_both {
 };
 using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
 
-// A language model with drawn parameters, its autoencoder among them.
+// A language model with random parameters, including its autoencoder.
 template <class T, model_configuration auto C> struct drawn_model : prepared<calm_model<C, space<cpu, T>>, T> {
     arena<> frozen{"autoencoder"};
     drawn_model() : prepared<calm_model<C, space<cpu, T>>, T>(calm_model<C, space<cpu, T>>(V)) {
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_by_patch_is_all_at_once, Input, inputs) {
         auto const one = model.transformer.extend(p.ctx, model.backbone_input(p.ctx, patch), cache);
         for (index_t d = 0; d < D; ++d) BOOST_TEST(near(one[d], all[i * D + d], 1e-12));
     }
-    // Another last patch is seen, and by the last position alone.
+    // The last patch is visible to the last position only.
     auto other = tokens;
     other.back() = (other.back() + 1) % V;
     auto const changed = model.transformer.forward(p.ctx, model.backbone_input(p.ctx, seen(other)), P).y;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double theta = 10000;
 
-// Attention over sequences of P positions as a layer of rows.
+// Attention over sequences of P positions, as a layer of rows.
 template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class Backend = cpu> struct attending {
     using space_type = space<Backend, T>;
     static constexpr index_t inputs = D;
@@ -25,7 +25,7 @@ template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class B
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
 };
 template <class T> using few = attending<12, 6, 3, 5, T>;   // fewer positions than a tile, grouped heads
-template <class T> using many = attending<8, 2, 1, 70, T>;  // more
+template <class T> using many = attending<8, 2, 1, 70, T>;  // more positions than a tile
 template <class T> using alone = attending<8, 2, 2, 1, T>;  // one position
 template <class T> using wide = attending<32, 4, 2, 130, T>;
 template <class T, class Backend> using few_on = attending<12, 6, 3, 5, T, Backend>;
@@ -34,7 +34,7 @@ template <class T, class Backend> using alone_on = attending<8, 2, 2, 1, T, Back
 template <class T, class Backend> using wide_on = attending<32, 4, 2, 130, T, Backend>;
 template <class T, class Backend> using broad_on = attending<72, 2, 1, 33, T, Backend>;  // heads wider than a slice
 
-// The textbook's softmax(q k^T / sqrt(d)) v, with rotation by the definition, in double.
+// The textbook formula softmax(q k^T / sqrt(d)) v, with rotation by its definition, in double.
 std::vector<double> textbook(attention<12, 6, 3, space<cpu, double>> const& layer, std::vector<double> const& x,
                              index_t P) {
     constexpr index_t D = 12, head = 2;
@@ -43,7 +43,7 @@ std::vector<double> textbook(attention<12, 6, 3, space<cpu, double>> const& laye
         for (index_t i = 0; i < D; ++i) total += w[j * D + i] * x[static_cast<std::size_t>(p * D + i)];
         return total;
     };
-    // A head of two numbers turns by the angle p itself.
+    // A head of two numbers rotates by the angle p itself.
     auto const turned = [&](auto const& w, index_t p, index_t h, index_t j) {
         double const u = times(w, p, h * head);
         double const v = times(w, p, h * head + 1);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
     check_executor<E, broad_on>(66);
 }
 
-// Where one key takes all the weight.
+// One key takes all the weight.
 BOOST_AUTO_TEST_CASE_TEMPLATE(huge_scores_stay_finite, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(weights_sum_to_one, E, executors) {
     constexpr index_t D = 32, P = 130;
     prepared<wide_on<T, backend>, T, backend> p;
     auto x = draws<T, backend>(P * D, 1, 3);
-    for (index_t r = 0; r < P; ++r) x[static_cast<std::size_t>(r * D)] = 1;  // values see this column alone
+    for (index_t r = 0; r < P; ++r) x[static_cast<std::size_t>(r * D)] = 1;  // values read this column alone
     auto const v = opened(p.model.inner.v_proj.weight.value);
     std::fill(v.begin(), v.end(), T(0));
     for (index_t j = 0; j < v.extent(0); ++j) v[j * D] = T(0.75);
@@ -223,11 +223,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {
     for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(x[i] - before[i])));
     BOOST_TEST(change > 0.1);
     BOOST_TEST(worst < 1e-6);                    // the tables are single precision: c^2 + s^2 = 1 to 1e-7
-    rotate(ctx, rows(v, 0, 1), 8, 1, 0, theta);  // position 0 does not turn
+    rotate(ctx, rows(v, 0, 1), 8, 1, 0, theta);  // position 0 does not rotate
     BOOST_TEST(std::abs(static_cast<double>(x[0] - before[0])) < 1e-6);
 }
 
-// Each pair turns by its own angle, also in heads of more pairs than a kernel takes at once.
+// Each pair rotates by its own angle, also in heads with more pairs than one kernel block handles.
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
     }
 }
 
-// Sequences of different lengths in one step read what each would alone, whatever the order of the threads.
+// Sequences of different lengths in one step give the same results as alone, in any thread order.
 BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, executors) {
     using T = typename E::scalar;
     using backend = typename E::backend;

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_rectifier_is_flat_at_zero) {
     BOOST_TEST((dx == std::vector<double>{0, 0, 0, 1, 1, 0, 0, 1, 0}));
 }
 
-// Where nobody wants dx, the parameters' gradients are the same.
+// Skipping dx does not change the parameter gradients.
 BOOST_AUTO_TEST_CASE(a_chain_gives_the_gradients_of_its_parameters_alone) {
     prepared<three<double>, double> whole{}, alone{};
     auto const x = draws<double>(5 * 4, 1), dy = draws<double>(5 * 3, 2);

@@ -11,7 +11,7 @@ template <class T, class B> using dropped_on = dropout<7, space<B, T>>;
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     check_layer<dropped>(6, {.rate = 0.4, .number = 0}, {.rate = 0.4, .number = 0},
-                         42);  // the same step draws the same mask
+                         42);  // one step always draws one mask
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(another_step_draws_another_mask_and_without_training_there_
     BOOST_CHECK((copied(layer.forward(ctx, in).y) == x));
 }
 
-// Two keys agree on an element as often as two independent draws do.
+// Two keys agree on an element as often as independent draws do.
 BOOST_AUTO_TEST_CASE(layers_of_one_width_have_masks_of_their_own) {
     constexpr index_t R = 1000;
     constexpr double rate = 0.3;

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
     add(0, 1, 50);
     BOOST_TEST(cache.lengths == (std::vector<index_t>{1, 3}), boost::test_tools::per_element());
     cache.truncate(1, 1);
-    add(1, 2, 100);  // behind what was kept
+    add(1, 2, 100);  // appended after the kept positions
     BOOST_TEST(cache.length(1) == 3);
     std::vector<float> const want{10, 11, 12, 100, 101, 102, 103, 104, 105};
     BOOST_TEST(std::vector<float>(cache.keys.data() + 12, cache.keys.data() + 21) == want,
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
     kv_cache<3> cache(2, many);
     BOOST_TEST(cache.capacity() == many);
     BOOST_TEST(cache.room() <= 64);
-    // Two texts that grow past it in turn keep what they had.
+    // Two texts that outgrow the memory in turn keep their contents.
     std::vector<float> first, second;
     for (index_t n = 0; n < 40; ++n) {
         auto const add = [&](index_t sequence, index_t count, std::vector<float>& all) {
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
     check(1, second);
     BOOST_TEST(cache.room() >= 200);
     BOOST_TEST(cache.room() < 400);
-    // Never more than the capacity, and no more than memory holds.
+    // Memory never exceeds the capacity, and a capacity beyond all memory is an error.
     kv_cache<3> small(1, 65);
     auto const all = positions(65, 1);
     small.append(ctx, 0, rows(in_rows(all), 0, 64), rows(in_rows(all), 0, 64));

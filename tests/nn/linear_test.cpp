@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(parts_make_the_whole) {
         for (index_t j = 0; j < 7; ++j)
             BOOST_TEST(near(j < 3 ? low[r * 3 + j] : high[r * 4 + j - 3], y[r * 7 + j], 1e-14));
 
-    // Their gradients too; the second part adds its share to dx.
+    // Gradients too; the second part accumulates into dx.
     auto const dy = draws<double>(4 * 7, 2);
     std::vector<double> dx(4 * 5), dx_of_parts(4 * 5);
     matrix_view<double, 5> const out(dx.data(), extents<dyn, 5>(4));

@@ -53,8 +53,8 @@ BOOST_AUTO_TEST_CASE(what_forward_takes_and_backward_borrows) {
 
 namespace {
 
-// Of rows that extend, beside those that go forward: their bits where rows are many or the cpu's, or else as near as
-// sums of 40 and 96 terms in another order are.
+// Compares `extend` with `forward`: bit-identical for many rows and on the cpu, otherwise equal up to summation order
+// (40 and 96 terms).
 template <class T, class Backend> void check_that_it_extends_as_forward() {
     using layer = residual<
         chain<rms_norm_layer<40, space<Backend, T>, result_as::activations>, swiglu<40, 96, space<Backend, T>>>>;

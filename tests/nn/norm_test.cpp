@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
         check_executor<on, layered_on>(rows);
         check_executor<on, bare_on>(rows);
     }
-    check_executor<on, wide_rms_on>(600);  // more than a chunk of rows
+    check_executor<on, wide_rms_on>(600);  // more than one chunk of rows
     check_executor<on, wide_layered_on>(600);
 }
 
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(laws) {
     check_rows_alone<wide_layered>(70);
 }
 
-// The verb on the cpu, and the row kernel in portable block form.
+// The operation on the cpu, and the row kernel as portable block code.
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

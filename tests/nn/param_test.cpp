@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
     }
     BOOST_CHECK((all[0] == all[2] && all[1] == all[3]));
     BOOST_CHECK((all[0] != all[4]));
-    BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));  // parameters draw apart
+    // parameters draw different numbers
+    BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors) {
@@ -77,7 +78,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors
             BOOST_TEST(std::abs(static_cast<double>(opened(got[k].value)[i]) - want[k].value[i]) <= 1e-6);
 }
 
-// Uniform after Glorot and Bengio: in [-b, b), b = sqrt(6 / (inputs + outputs)), with the variance b^2 / 3.
+// Xavier-uniform initialisation (Glorot and Bengio): [-b, b) with b = sqrt(6 / (inputs + outputs)) and variance b^2 /
+// 3.
 BOOST_AUTO_TEST_CASE(a_matrix_may_start_uniform) {
     context<> const ctx(3, 2);
     owned m;

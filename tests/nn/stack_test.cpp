@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(laws) {
     check_rows_alone<three>(20);
 }
 
-// The parameters of both are drawn in the order of visit, so they are equal.
+// Both draw their parameters in the order of visit, so these are equal.
 BOOST_AUTO_TEST_CASE(it_is_the_chain_of_its_layers_bit_for_bit) {
     prepared<three<float>, float> a;
     prepared<written_out<float>, float> b;

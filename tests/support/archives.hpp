@@ -1,5 +1,5 @@
 #pragma once
-// Zip archives and pickles written by hand, good ones to be spoiled byte by byte.
+// Zip archives and pickles built by hand: valid ones, which tests then corrupt byte by byte.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct zip_part {
     std::string content;
 };
 
-// An archive of stored entries; with `wide`, sizes stand in zip64 fields and records.
+// An archive of stored (uncompressed) entries; `wide` puts the sizes into zip64 fields and records.
 inline std::string zip_of(std::vector<zip_part> const& parts, bool wide = false) {
     std::string file;
     std::string directory;
@@ -54,8 +54,8 @@ inline std::string zip_of(std::vector<zip_part> const& parts, bool wide = false)
            little(wide ? 0xFFFFFFFF : directory.size(), 4) + little(wide ? 0xFFFFFFFF : begin, 4) + little(0, 2);
 }
 
-// Where the n-th record of a kind begins: "PK\x03\x04" a local header, "PK\x01\x02" one of the directory, "PK\x05\x06"
-// the end.
+// Offset of the n-th record of a kind: "PK\x03\x04" is a local header, "PK\x01\x02" a directory entry, "PK\x05\x06" the
+// end record.
 inline std::size_t record(std::string const& zip, std::string_view signature, int n = 0) {
     auto at = zip.find(signature);
     while (n-- > 0) at = zip.find(signature, at + 1);
@@ -100,14 +100,14 @@ struct made_tensor {
     }
 };
 
-// A whole pickle around the items of a dictionary.
+// A complete pickle of a dictionary with these items.
 inline std::string dictionary(std::string const& items) {
     return "\x80\x02}(" + items + "u.";
 }
 
 }  // namespace pickled
 
-// What torch.save writes for a pickle and its storages "0", "1", ...
+// The archive that torch.save writes for a pickle and its storages "0", "1", ...
 inline std::vector<zip_part> torch_parts(std::string const& pickle, std::vector<std::string> const& storages) {
     std::vector<zip_part> parts{{"archive/data.pkl", pickle}, {"archive/byteorder", "little"}};
     for (std::size_t i = 0; i < storages.size(); ++i)

@@ -1,5 +1,5 @@
 #pragma once
-// How close a result has to come to what is expected.
+// Tolerances for comparing a result with the expected values.
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,7 +13,7 @@
 
 namespace calm::test {
 
-// Element for element |got - want| <= absolute + relative * |want|; the sentence names the worst element.
+// Element-wise |got - want| <= absolute + relative * |want|; the message names the worst element.
 template <class Got, class Want>
 boost::test_tools::assertion_result close_to(std::span<Got const> got, std::span<Want const> want, double absolute,
                                              double relative) {
@@ -46,11 +46,11 @@ boost::test_tools::assertion_result close_to(std::span<Got const> got, std::span
     return result;
 }
 
-// What is compared in fp32, with the fixtures, with double or with another executor.
+// The kind of an fp32 result that is compared with fixtures, with double or with another device.
 enum class kind { output, gradient, loss_of_run, weight_of_run };
 
-// The bounds of fp32: outputs 1e-5 + 1e-5 |want|; gradients 1e-6 max(1, largest of the tensor) + 1e-4 |want|; of a run
-// of ten steps the losses 1e-5 |want|, the weights at its end 5e-5.
+// fp32 tolerances. Outputs: 1e-5 + 1e-5 |want|. Gradients: 1e-6 max(1, largest element) + 1e-4 |want|.
+// After a ten-step run: losses 1e-5 |want|, final weights 5e-5.
 // Use: BOOST_TEST(close(got, f.floats("out/x"), kind::output)); containers or spans of float or double.
 template <class Got, class Want>
 boost::test_tools::assertion_result close(Got const& got, Want const& want, kind what) {

@@ -1,6 +1,6 @@
 #pragma once
-// An NCCL for nccl_engine whose ranks are threads, and whose devices are the emulated one: messages are copies on its
-// queue. It goes wrong where a test says so, and notes what NCCL would not bear.
+// A fake NCCL for nccl_engine: ranks are threads, the device is the emulated one, and messages are copies on its queue.
+// Tests can inject failures; calls that real NCCL would not accept are recorded.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,31 +18,31 @@
 
 namespace calm::test {
 
-// What the ranks of a communicator share.
+// The state that the ranks of a communicator share.
 class fake_fabric {
 public:
     explicit fake_fabric(int ranks) : members_(static_cast<std::size_t>(ranks)) {}
 
-    // What goes wrong. Groups count from 1; group 0 is that of the beginning.
-    int failing = -1;                        // of this rank's NCCL,
+    // Injected failures. Groups count from 1; group 0 is the initialisation.
+    int failing = -1;                        // the rank whose NCCL fails,
     int failing_group = 0;                   // from this group on
-    int refusing = -1;                       // this rank's NCCL refuses to send
-    bool never_done = false;                 // messages are on their way for ever
-    std::function<void(int, int)> on_group;  // hears of rank and group before it begins
+    int refusing = -1;                       // the rank whose NCCL refuses to send
+    bool never_done = false;                 // messages never complete
+    std::function<void(int, int)> on_group;  // called with rank and group before a group begins
 
     struct member {
-        int groups = 0;  // that it ended
+        int groups = 0;  // completed
         int begun = 0;
         int finished = 0;
         int closed = 0;
         int aborted = 0;
-        std::size_t bytes = 0;  // that it sent
+        std::size_t bytes = 0;  // sent
     };
     [[nodiscard]] member of(int rank) {
         std::scoped_lock const lock(mutex_);
         return at(rank);
     }
-    // What NCCL would not have borne; empty where there is nothing.
+    // The first misuse that real NCCL would not accept; empty if there is none.
     [[nodiscard]] std::string misuse() {
         std::scoped_lock const lock(mutex_);
         return misuse_;
@@ -57,7 +57,7 @@ private:
         std::size_t bytes;
     };
     struct group {
-        std::size_t members = 0;  // that came
+        std::size_t members = 0;  // that have arrived
         std::vector<message> sent;
         std::vector<message> expected;
     };
@@ -65,7 +65,7 @@ private:
     void note(bool good, char const* what) {
         if (!good && misuse_.empty()) misuse_ = what;
     }
-    // The last to come asks the device for all copies: each is behind what both its ranks asked for before.
+    // The last rank to arrive enqueues all copies, so each copy follows all earlier work of both its ranks.
     void come(int rank, group const& own) {
         std::scoped_lock const lock(mutex_);
         auto& all = groups_[++at(rank).groups];
@@ -96,7 +96,7 @@ private:
     std::string misuse_;
 };
 
-// A rank's end: the members of nccl_library.
+// One rank's end of the communicator, with the members of nccl_library.
 class fake_nccl {
 public:
     using key = std::uint64_t;
@@ -148,7 +148,7 @@ public:
     }
     nccl_state queue_state() {
         if (fabric_->never_done) return nccl_state::under_way;
-        if (std::exchange(asked_, !asked_)) return nccl_state::under_way;  // as long as it takes
+        if (std::exchange(asked_, !asked_)) return nccl_state::under_way;  // alternately in progress and done
         detail::emulated_device::get().wait();
         return nccl_state::done;
     }

@@ -1,6 +1,6 @@
 #pragma once
-// The numbers of the PyTorch reference: where they lie, how a test reads them, and how close a result has to come.
-// The folder is CALM_FIXTURES of the environment, else tests/fixtures (CALM_FIXTURES_DIR, given by the build).
+// Access to the PyTorch reference values. The folder is $CALM_FIXTURES, else tests/fixtures (CALM_FIXTURES_DIR, set by
+// the build).
 
 #include <simdjson.h>
 
@@ -36,7 +36,7 @@ inline std::string checkpoint(char const* variant, char const* name) {
     return (fixtures_folder() / variant / "checkpoints" / name).string();
 }
 
-// One file of fixtures, e.g. fixture("base", "energy_score"). A name or key that is not there throws.
+// One file of fixtures, e.g. fixture("base", "energy_score"). A missing name or key throws.
 class fixture {
 public:
     fixture(std::string_view variant, std::string_view name) :
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
     [[nodiscard]] std::vector<index_t> shape(std::string_view name) const { return file_.at(name).shape; }
 
-    // The elements of a tensor, row-major. Tokens and masks (0 or 1) are integers, converted to any type asked for.
+    // The elements of a tensor, row-major. Tokens and masks (0 or 1) are integers and converted to the requested type.
     template <class T = float> [[nodiscard]] std::vector<T> floats(std::string_view name) const {
         auto const& tensor = file_.at(name);
         std::vector<T> values(tensor.count());

@@ -1,5 +1,5 @@
 #pragma once
-// Where ranks of a test meet by TCP.
+// TCP ports for the ranks of a test.
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace calm::test {
 
-// A port of 127.0.0.1 that nobody listens at now.
+// A port of 127.0.0.1 that is free now.
 inline std::uint16_t free_port() {
     return detail::tcp_socket::listening(detail::addresses_of("127.0.0.1", 0).front()).here().port();
 }

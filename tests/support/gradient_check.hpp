@@ -1,8 +1,10 @@
 #pragma once
-// Layers against the complex step: the derivative of sum(dy * y) by one number is Im(sum(dy * y(number + ih))) / h,
-// through the same templates (Squire and Trapp 1998). Comparisons inside a layer go by the real part.
+// Gradient checks of layers by the complex step (Squire and Trapp 1998), with the same templates. The derivative of
+// sum(dy * y) with respect to one number is:
+//   Im(sum(dy * y(number + ih))) / h
+// Comparisons inside a layer use the real part.
 //
-// A layer under check has `inputs`, `outputs`, forward(ctx, x), backward(ctx, saved, dy, dx) and visit, and is a
+// A layer under test has `inputs`, `outputs`, forward(ctx, x), backward(ctx, saved, dy, dx) and visit, and is a
 // template of its scalar: template <class T> using checked = linear<3, 5, with_bias::yes, space<cpu, T>>;
 // check_layer<checked>(7);
 
@@ -18,7 +20,7 @@ namespace calm::test {
 using complex = std::complex<double>;
 inline constexpr double tiny_step = 1e-100;
 
-// One parameter, seen without its shape.
+// One parameter without its shape.
 template <class T> struct flat_param {
     std::string name;
     T* value;
@@ -35,7 +37,7 @@ template <class T, class Model> std::vector<flat_param<T>> parameters(Model& mod
     return all;
 }
 
-// A model with memory and drawn parameters, the same numbers for every scalar.
+// A model with memory and random parameters; the values are equal for every scalar type.
 template <class Model, class T, class Backend = cpu> struct prepared {
     arena<Backend> values{"values"};
     arena<Backend> gradients{"gradients"};
@@ -55,14 +57,14 @@ template <class Model, class T, class Backend = cpu> struct prepared {
     }
 };
 
-// At most `count` places, spread over n elements, the first and the last among them.
+// At most `count` indices spread over n elements, including the first and the last.
 inline std::vector<index_t> some(index_t n, index_t count) {
     std::vector<index_t> places;
     for (index_t i = 0; i < std::min(n, count); ++i) places.push_back(n <= count ? i : i * (n - 1) / (count - 1));
     return places;
 }
 
-// Compares gradient (n) with slope(i) at some places: relative error 1e-10, floor a thousandth of the largest.
+// Compares gradient (n) with slope(i) at some indices: relative error 1e-10, floor 1/1000 of the largest gradient.
 template <class Slope>
 void check_slopes(std::string const& name, double const* gradient, index_t n, Slope const& slope, index_t count = 10,
                   double bound = 1e-10) {
@@ -75,7 +77,8 @@ void check_slopes(std::string const& name, double const* gradient, index_t n, Sl
     }
 }
 
-// Gradients of `loss` with respect to some elements of every parameter: relative error 1e-6.
+// Checks gradients of `loss` with respect to some elements of every parameter by central differences: relative error
+// 1e-6.
 template <class F> void check_central_differences(std::vector<flat_param<double>> const& params, F const& loss) {
     std::vector<std::vector<double>> gradients;
     for (auto const& p : params) gradients.push_back(copied(p.grad, p.size));
@@ -89,7 +92,7 @@ template <class F> void check_central_differences(std::vector<flat_param<double>
                     element = before + step;
                     return loss();
                 };
-                constexpr double h = 1e-3;  // the error of the five-point rule is h^4
+                constexpr double h = 1e-3;  // the five-point rule has error h^4
                 double const slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
                 element = before;
                 return slope;
@@ -97,7 +100,7 @@ template <class F> void check_central_differences(std::vector<flat_param<double>
             3, 1e-6);
 }
 
-// Im f(element + ih) / h, leaving the element as it was.
+// Im f(element + ih) / h; restores the element.
 template <class F> double complex_slope(complex& element, F const& f) {
     complex const before = element;
     element += complex(0, tiny_step);
@@ -106,7 +109,7 @@ template <class F> double complex_slope(complex& element, F const& f) {
     return y.imag() / tiny_step;
 }
 
-// Checks the gradients of x and of every parameter of a layer on R rows. The layers given may hold settings.
+// Checks the gradients of x and of every parameter of a layer on R rows. The given layers may hold settings.
 template <template <class> class Layer>
 void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_layer = {}, index_t count = 10) {
     using L = Layer<double>;
@@ -114,13 +117,13 @@ void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_
     prepared<Layer<complex>, complex> twin(std::move(complex_layer));
     auto const x = draws<double>(rows * L::inputs, 1);
     auto const dy = draws<double>(rows * L::outputs, 2);
-    std::vector<double> dx(x.size(), 777.0);  // to be overwritten
+    std::vector<double> dx(x.size(), 777.0);  // must be overwritten
     std::vector<complex> cx(x.begin(), x.end());
     extents<dyn, L::inputs> const in(rows);
 
     auto const s = real.model.forward(real.ctx, matrix_view<double const, L::inputs>(x.data(), in));
     auto const y = copied(s.y);
-    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // to be added to
+    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // must be added to
     real.model.backward(real.ctx, s, matrix_view<double const, L::outputs>(dy.data(), extents<dyn, L::outputs>(rows)),
                         matrix_view<double, L::inputs>(dx.data(), in));
     for (auto& p : real.params)
@@ -146,7 +149,7 @@ void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_
             [&](index_t i) { return complex_slope(twin.params[k].value[i], f); }, count);
 }
 
-// Everything a layer computes on R rows of drawn x and the cotangent given, in its memory: y, dx, parameter gradients.
+// Everything that a layer computes on R rows of random x and the given cotangent: y, dx, parameter gradients.
 template <class Backend = cpu, class Layer>
 auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_order order = thread_order::ascending) {
     using T = std::remove_cvref_t<decltype(dy[0])>;
@@ -162,8 +165,8 @@ auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_orde
     return all;
 }
 
-// A layer on an executor: the same bits with 1, 2 and 3 threads and in every order of the threads of a block; and, to
-// the bounds of fp32, what the cpu computes in double. The layers given may hold settings.
+// A layer on a device: results are bit-identical with 1, 2 and 3 threads and in every order of a block's threads, and
+// agree with the cpu in double within the fp32 tolerances. The given layers may hold settings.
 // template <class T, class Backend> using checked = linear<3, 5, with_bias::yes, space<Backend, T>>;
 template <class On, template <class, class> class Layer>
 void check_executor(index_t rows, Layer<typename On::scalar, typename On::backend> const& layer = {},
@@ -184,7 +187,7 @@ void check_executor(index_t rows, Layer<typename On::scalar, typename On::backen
         BOOST_TEST(close(got[k], want[k], k == 0 ? kind::output : kind::gradient), "result " << k);
 }
 
-// The same bits with 1, 2 and 3 threads, and gradients linear in dy.
+// Results are bit-identical with 1, 2 and 3 threads, and gradients are linear in dy.
 template <template <class> class Layer> void check_layer_laws(index_t rows) {
     auto const dy = draws<float>(rows * Layer<float>::outputs, 2);
     auto const one = outcome(Layer<float>{}, rows, 1, dy);
@@ -208,7 +211,7 @@ template <template <class> class Layer> void check_layer_laws(index_t rows) {
     BOOST_TEST(worst <= 1e-12, "backward is not linear in dy: " << worst);
 }
 
-// Rows computed together are the rows computed alone, to 1e-5.
+// Rows computed together equal rows computed alone, within 1e-5.
 template <template <class> class Layer> void check_rows_alone(index_t rows) {
     using L = Layer<float>;
     prepared<L, float> p;

@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of heads beside the energy head share: noise as it is drawn, a head's whole step, its gradients by the
-// complex step, and the reference's.
+// Shared by the tests of all heads except the energy head: random noise, one step of a head, and its gradients checked
+// by the complex step and against the reference.
 
 #include <functional>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace calm::test {
 
-// What a loss is given, in memory of its own.
+// The noise that a loss takes, with its memory.
 template <class T, index_t L, class Backend = cpu> struct own_noise {
     numbers<T, Backend> targets, samples, times;
     [[nodiscard]] paired_noise<T, L, Backend> seen() const {
@@ -21,8 +21,8 @@ template <class T, index_t L, class Backend = cpu> struct own_noise {
     }
 };
 
-// The noise of `rows` samples that is no head's: normals, and times over [0, 1), the first three 0, the last in the
-// last step.
+// Arbitrary noise for `rows` samples: normals, and times in [0, 1), of which the first three are 0 and the last lies in
+// the last step.
 template <class T, index_t L> own_noise<T, L> some_noise(index_t rows) {
     own_noise<T, L> noise{draws<T>(rows * L, 21), draws<T>(rows * L, 22), {}};
     for (index_t i = 0; i < rows; ++i)
@@ -32,7 +32,7 @@ template <class T, index_t L> own_noise<T, L> some_noise(index_t rows) {
     return noise;
 }
 
-// What a training step draws for R positions of N samples from position `first` on, one number after the other.
+// The noise that a training step draws for R positions of N samples, starting at position `first`, one value at a time.
 template <class T, index_t L, class Backend>
 own_noise<T, L, Backend> noise_of_a_step(context<Backend> const& ctx, index_t R, index_t N, index_t first) {
     own_noise<T, L> noise;
@@ -48,7 +48,7 @@ own_noise<T, L, Backend> noise_of_a_step(context<Backend> const& ctx, index_t R,
     return {placed<Backend>(noise.targets), placed<Backend>(noise.samples), placed<Backend>(noise.times)};
 }
 
-// Loss and gradients of a head, and the memory that it took.
+// Loss and gradients of a head, and the memory used.
 template <class T> struct trained_head {
     double loss = 0;
     std::vector<T> dhidden;
@@ -56,8 +56,8 @@ template <class T> struct trained_head {
     std::size_t saved = 0, scratch = 0;
 };
 
-// loss(p, hidden, mean, log_std, dhidden) of a head with drawn parameters at R positions with drawn hidden states and
-// posteriors.
+// Calls loss(p, hidden, mean, log_std, dhidden) for a head with random parameters, at R positions with random hidden
+// states and posteriors.
 template <class Head, class Loss>
 trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& loss, bool rehearse = false) {
     using T = typename Head::scalar;
@@ -67,12 +67,12 @@ trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& 
     p.ctx.seed = 17;
     p.ctx.step = 5;
     p.ctx.rehearse(rehearse);
-    if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // more positions than it works on at once
+    if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // forces more than one chunk of positions
     auto const hidden = draws<T, backend>(R * D, 1);
     auto const mean = draws<T, backend>(R * L, 2);
     auto const log_std = draws<T, backend>(R * L, 3, 0.3, -1);
     trained_head<T> result;
-    numbers<T, backend> dhidden(hidden.size(), T(777));  // to be overwritten
+    numbers<T, backend> dhidden(hidden.size(), T(777));  // must be overwritten
     result.loss = loss(p, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
                        out_rows<backend, D>(dhidden));
     result.dhidden = copied(dhidden);
@@ -91,8 +91,8 @@ template <class T> void check_alike(trained_head<T> const& got, trained_head<T> 
         BOOST_TEST(close(got.gradients[i], want.gradients[i], kind::gradient), "gradient " << i);
 }
 
-// A head trains on the keyed noise of its positions, more of them than it works on at once; micro-batches draw what the
-// whole step does; an empty dhidden asks for the loss alone.
+// A head trains on the keyed noise of its positions, in several chunks. Micro-batches draw the same noise as the whole
+// step, and an empty dhidden computes the loss alone.
 template <class Head> void check_keyed_training(index_t R, index_t N) {
     using T = typename Head::scalar;
     using backend = typename Head::backend;
@@ -132,8 +132,8 @@ template <class Head> void check_keyed_training(index_t R, index_t N) {
     for (auto const& g : loss_alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
 }
 
-// The same bits with 1, 2 and 3 threads, and a rehearsal takes the memory of the step at as many threads, each of which
-// has scratch of its own, and computes nothing.
+// Results are bit-identical with 1, 2 and 3 threads. A dry run takes the memory of the step (each thread has its own
+// workspace) and computes nothing.
 template <class Head> void check_step_laws(index_t R, index_t N) {
     using T = typename Head::scalar;
     auto const step = [&](int threads, bool rehearse) {
@@ -159,8 +159,8 @@ template <class Head> void check_step_laws(index_t R, index_t N) {
     }
 }
 
-// Gradients of the loss of a head at R positions of N samples with given noise, of hidden states and parameters,
-// against the complex step through surrogate(ctx, head, hidden, mean, log_std, noise) -> the loss, written once more.
+// Checks gradients of a head's loss at R positions of N samples with given noise against the complex step.
+// surrogate(ctx, head, hidden, mean, log_std, noise) is an independent implementation of the loss.
 template <template <class> class Head, class Surrogate>
 void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate) {
     constexpr index_t D = Head<double>::D, L = Head<double>::L;
@@ -170,8 +170,8 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
     auto const mean = draws<double>(R * L, 2);
     auto const log_std = draws<double>(R * L, 3, 0.3, -1);
     auto const noise = some_noise<double, L>(R * N);
-    std::vector<double> dhidden(hidden.size(), 777.0);             // to be overwritten
-    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // to be added to
+    std::vector<double> dhidden(hidden.size(), 777.0);             // must be overwritten
+    for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // must be added to
     double const loss = total_of(real.ctx, [&](auto const& total) {
         real.model.loss_and_gradient(real.ctx, total, in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
                                      in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), noise.seen(), 0.7);
@@ -199,8 +199,7 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
             [&](index_t i) { return slope(twin.params[k].value[i]); }, 4);
 }
 
-// The loss of every row of a fixture's hidden states and targets, with noise of a sample each, and the gradients of
-// their sum, are the fixture's.
+// Checks the loss of every row against the fixture, with one sample of noise per row, and the gradients of the sum.
 template <class Head, class Noise>
 void check_training(context<typename Head::backend>& ctx, Head& model, fixture const& f, Noise const& noise) {
     using backend = typename Head::backend;
@@ -229,7 +228,7 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
     check_gradients(parameters_of(model), f);
 }
 
-// Latents of a head's `sample` at places, N of each.
+// N latents from a head's `sample` at each of the places.
 template <class Head, class Prepared>
 std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& of, index_t N,
                                               std::span<noise_place const> places, double scale = 1) {
@@ -242,8 +241,8 @@ std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename 
     return copied(z);
 }
 
-// Samples of several texts at once: each row is what it is alone, and the draws of a row that of rounds; to the bit
-// where products of at most 15 rows do not depend on how many there are.
+// Samples of several texts at once: each row equals the row computed alone, and its draws equal those drawn in several
+// rounds. Bit-identical where products of at most 15 rows do not depend on the number of rows.
 template <class Head> void check_draws_by_place(Head const& head, bool bit_for_bit) {
     using T = typename Head::scalar;
     using backend = typename Head::backend;
@@ -254,7 +253,7 @@ template <class Head> void check_draws_by_place(Head const& head, bool bit_for_b
         {{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}};
     auto const all = sampled_at<Head>(p, hidden, N, places);
     BOOST_TEST((all == sampled_at<Head>(p, hidden, N, places)), "the same places draw otherwise");
-    double largest = 1;  // the weights are random, and what many steps make of them is large
+    double largest = 1;  // random weights over many steps give large values
     for (T const value : all) largest = std::max(largest, std::abs(static_cast<double>(value)));
     for (index_t r = 0; r < R; ++r) {
         std::vector<T> const alone(hidden.begin() + r * D, hidden.begin() + (r + 1) * D);

@@ -1,5 +1,5 @@
 #pragma once
-// Programs as several ranks, where they can be.
+// Running programs as several ranks, where possible.
 
 #include <cstdlib>
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace calm::test {
 
-// Why ranks cannot be tried here; empty where they can.
+// Why ranks cannot run here; empty if they can.
 inline std::string no_ranks_reason() {
     if (!apps::has_mpi()) return "compiled without MPI";
     return std::system("command -v mpirun >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
-// Whether they can; the test case is skipped where they cannot.
+// Whether ranks can run; if not, the test case is skipped.
 inline bool can_run_ranks() {
     auto const why = no_ranks_reason();
     if (!why.empty()) skip(why);
     return why.empty();
 }
 
-// What stands before a program: Open MPI as root, with more ranks than cores, and where a container forbids to read
-// another's memory. What its plugins have not given back at the end is no leak of ours.
+// Prefix that starts a program with Open MPI: as root, with more ranks than cores, and in containers that forbid
+// reading another process's memory. Leak detection is off because MPI plugins do not free everything at exit.
 inline std::string mpirun(int ranks) {
     return "timeout 300 env ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "
            "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
@@ -31,10 +31,10 @@ inline std::string mpirun(int ranks) {
            std::to_string(ranks) + " ";
 }
 
-// What ranks of a test prove to each other: without it they would look for the user's own secret, and make one.
+// The shared secret of a test's ranks; without it they would look for the user's own secret and create one.
 inline std::string const ranks_secret = "CALM_RANKS_SECRET=known-to-this-test-alone";
 
-// What stands before a program: so many of it, told by these variables which rank each is. The status is rank 0's.
+// Prefix that starts `count` processes of a program; these variables tell each its rank. The exit status is rank 0's.
 inline std::string by_tcp(std::string const& rank, std::string const& ranks, int count) {
     auto const R = std::to_string(count);
     return "timeout 300 env " + ranks_secret + " " + ranks + "=" + R +

@@ -1,5 +1,5 @@
-// The main of every test program: Boost.Test's, which ends with 77, CTest's word for skipped, where cases could not run
-// here and none failed.
+// The main of every test program. Boost.Test runs the cases; the exit status is 77 (CTest: skipped) if some cases could
+// not run here and none failed.
 #include <boost/test/unit_test.hpp>
 
 #include <cstdio>

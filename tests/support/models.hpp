@@ -1,5 +1,5 @@
 #pragma once
-// The fixtures' configurations, parameters from a fixture's file, and gradients compared with it.
+// The fixtures' configurations, loading parameters from a fixture, and comparing gradients with it.
 
 #include <boost/mpl/list.hpp>
 
@@ -36,7 +36,7 @@ template <model_configuration auto C> char const* variant_name() {
     return C == base ? "base" : "two";
 }
 
-// Boost names a typed case by its type.
+// A type for each variant, because Boost names a typed case by its type.
 struct base_variant {
     static constexpr configuration<> value = base;
 };
@@ -44,7 +44,7 @@ struct two_variant {
     static constexpr configuration<> value = two;
 };
 
-// A variant of the fixtures on an executor.
+// A variant of the fixtures on a device.
 template <class Variant, class Backend> struct variant_on {
     static constexpr configuration<> value = Variant::value;
     using backend = Backend;
@@ -74,7 +74,7 @@ void check_gradients(std::vector<any_parameter<space<Backend, T>>> const& parame
         BOOST_TEST(close(copied(p.grad), f.floats<double>("grad/" + p.name), kind::gradient), p.name);
 }
 
-// A language model with the parameters of a fixture, those of its frozen autoencoder among them.
+// A language model with the parameters of a fixture, including the frozen autoencoder.
 template <model_configuration auto C> resident<calm_model<C>> loaded_calm(fixture const& f) {
     resident<calm_model<C>> own(f.size("vocab_size"));
     load_parameters(parameters_of(own.model), f);

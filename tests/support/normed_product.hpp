@@ -1,6 +1,5 @@
 #pragma once
-// Elements of products of rows, which may be normalised first, in double, and what so many terms in T may be apart from
-// them.
+// Elements of matrix products in double, optionally with normalised rows, and the error bound for the same sums in T.
 
 #include <cmath>
 #include <limits>
@@ -10,7 +9,7 @@
 
 namespace calm::test {
 
-// Rows x (M, K) times the columns of a table (N, K), which the gain (K) of a norm, if there is one, belongs to.
+// Rows x (M, K), optionally RMS-normalised with a gain (K), times a table (N, K) transposed.
 template <class T> struct normed_product {
     std::vector<T> x, table, gain;
     index_t k;
@@ -18,7 +17,7 @@ template <class T> struct normed_product {
 
     struct element {
         double value;
-        double terms;  // of the magnitudes of all terms
+        double terms;  // sum of the magnitudes of all terms
     };
     [[nodiscard]] element at(index_t row, index_t column) const {
         double squares = 0, value = 0, terms = 0;
@@ -30,8 +29,8 @@ template <class T> struct normed_product {
         double const r = gain.empty() ? 1 : 1 / std::sqrt(squares / static_cast<double>(k) + eps);
         return {value * r, terms * r};
     }
-    // Relative to the terms: a lane of 32 adds them up, and as many squares, one after another; lanes and what else is
-    // rounded are fewer than 16 more.
+    // Relative to the sum of magnitudes: each of 32 lanes adds K / 32 terms and as many squares in sequence; the sum
+    // over lanes and all other roundings are fewer than 16 more.
     [[nodiscard]] double bound() const {
         return (static_cast<double>(k) / 32 + 16) * static_cast<double>(std::numeric_limits<T>::epsilon());
     }

@@ -1,1 +1,1 @@
-// The unit for which CMake precompiles the headers of all tests.
+// The source file for which CMake precompiles the headers of all tests.

@@ -1,5 +1,5 @@
 #pragma once
-// Products are compiled once for all tests, in products.cpp: they are most of what a test of a model compiles.
+// Matrix products are compiled once for all tests, in products.cpp: they dominate the compile time of model tests.
 
 #include <complex>
 

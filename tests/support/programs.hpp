@@ -1,5 +1,5 @@
 #pragma once
-// The programs as a user runs them, from a shell. They lie in CALM_PROGRAMS_DIR.
+// Runs the programs from a shell, as a user does. They are in CALM_PROGRAMS_DIR.
 
 #include <sys/wait.h>
 
@@ -11,13 +11,13 @@
 namespace calm::test {
 
 struct ran {
-    int status;  // 128 + the signal where one ended it
+    int status;  // 128 + the signal if a signal ended it
     std::string out;
     std::string err;
 };
 
-// Runs a line of shell in a folder, with the programs first in its PATH; what it says goes through out.txt and err.txt
-// there. Training is AdamW's where the line does not say otherwise: the products of Muon are most of a small step.
+// Runs a shell line in a folder with the programs first in PATH; the output goes through out.txt and err.txt there.
+// Training uses AdamW unless the line says otherwise, because Muon's products dominate the time of a small step.
 inline ran run_in(temporary_folder const& folder, std::string const& line) {
     auto const whole = "cd '" + folder.path("") +
                        "' && PATH='" CALM_PROGRAMS_DIR "':$PATH CALM_MUON=0; export CALM_MUON; { " + line +
@@ -27,16 +27,16 @@ inline ran run_in(temporary_folder const& folder, std::string const& line) {
             folder.content("err.txt")};
 }
 
-// Runs a line of shell in the background, sends it a signal once the command `there` succeeds, and waits: the status is
-// that of the line. One that has ended gets its signal at once. Nothing here depends on the speed of the machine.
+// A shell line that runs `line` in the background, sends it a signal once the command `there` succeeds, and waits. The
+// status is the line's own. A line that has already ended gets the signal at once, so timing does not matter.
 inline std::string interrupted(std::string const& line, std::string const& there, std::string const& signal) {
     return line + " & until " + there +
            " || ! grep -q '^State:.[^ZX]' /proc/$!/status 2>/dev/null; do sleep 0.02; done; " + "kill -" + signal +
            " $! 2>/dev/null; wait $!";
 }
 
-// The same for a run that writes the folder `out` and may be through before the signal reaches it: then all is as it
-// was, and it is tried again.
+// As `interrupted`, for a run that writes the folder `out`. If the run ends before the signal reaches it, the folder is
+// restored and the run is tried again.
 inline ran interrupted_run(temporary_folder const& folder, std::string const& line, std::string const& out,
                            std::string const& there, std::string const& signal) {
     static_cast<void>(run_in(folder, "rm -rf kept_run; if [ -e " + out + " ]; then cp -a " + out + " kept_run; fi"));

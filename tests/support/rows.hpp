@@ -1,5 +1,5 @@
 #pragma once
-// Rows in the memory of an executor, for tests of what devices do.
+// Rows in the memory of a device, for device tests.
 
 #include <cstdint>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace calm::test {
 
-// Normal numbers (rows, Columns), in ctx.saved.
+// Random normals (rows, Columns) in ctx.saved.
 template <index_t Columns, class T = float, class Backend>
 matrix_view<T, Columns, Backend> drawn_rows(context<Backend>& ctx, index_t rows, std::uint64_t seed) {
     auto const x = ctx.saved.template take<T>(extents<dyn, Columns>(rows));
@@ -17,7 +17,7 @@ matrix_view<T, Columns, Backend> drawn_rows(context<Backend>& ctx, index_t rows,
     return x;
 }
 
-// What stands there, on the host.
+// The elements of x, copied to the host.
 template <class T, class E, class Backend>
 std::vector<T> values_of(context<Backend> const& ctx, view<T, E, Backend> const& x) {
     std::vector<T> room;

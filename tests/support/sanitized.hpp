@@ -1,5 +1,5 @@
 #pragma once
-// Whether the tests run under AddressSanitizer, which takes memory and addresses of its own and is slow.
+// Whether the tests run under AddressSanitizer, which uses extra memory and address space and is slow.
 
 namespace calm::test {
 

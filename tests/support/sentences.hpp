@@ -1,5 +1,5 @@
 #pragma once
-// What a call complains of.
+// The error messages of calls.
 
 #include <boost/test/unit_test.hpp>
 
@@ -10,7 +10,7 @@
 
 namespace calm::test {
 
-// The sentence of the error that a call throws; empty where it throws none.
+// The message of the error that a call throws; empty if it throws none.
 template <class Error, class Call> std::string sentence_of(Call&& call) {
     try {
         call();
@@ -20,7 +20,7 @@ template <class Error, class Call> std::string sentence_of(Call&& call) {
     return {};
 }
 
-// The same of an error that must be of usage.
+// The message of an error, which must have code errc::usage.
 template <class Call> std::string usage_sentence(Call&& call) {
     try {
         call();

@@ -1,5 +1,5 @@
 #pragma once
-// Configurations that train in milliseconds, a large one, and what tests ask of their models.
+// Configurations that train in milliseconds, a large one, and helpers for their models.
 
 #include <vector>
 
@@ -18,7 +18,7 @@ inline constexpr configuration<> small{
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 1, .noise_size = 8}};
 
-// K 2, for gradients in double and for every executor.
+// K 2, for gradients in double and on every device.
 inline constexpr configuration<> uneven{
     .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},
     .hidden_size = 12,
@@ -28,7 +28,7 @@ inline constexpr configuration<> uneven{
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 2, .noise_size = 6}};
 
-// The sizes of calm-m, the smallest published model: for counting, not for running.
+// The sizes of calm-m, the smallest published model: for counting only, not for running.
 inline constexpr configuration<> published_m{.autoencoder = {.vocab_size = 128257},
                                              .hidden_size = 1024,
                                              .intermediate_size = 2752,

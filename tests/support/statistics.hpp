@@ -1,5 +1,5 @@
 #pragma once
-// Is what was counted what was expected?
+// Tests of observed counts against expected distributions.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace calm::test {
 
-// Probability that a chi-square of `freedom` degrees is larger.
+// Probability that a chi-square variable with `freedom` degrees of freedom exceeds chi2.
 inline double chi_square_tail(double chi2, int freedom) {
     double const half = chi2 / 2;
     double tail = freedom % 2 == 0 ? 0.0 : std::erfc(std::sqrt(half));
@@ -18,7 +18,7 @@ inline double chi_square_tail(double chi2, int freedom) {
     return tail;
 }
 
-// p of observed counts; classes of less than 5 expected are taken together, impossible ones must be empty.
+// p-value of observed counts; classes with fewer than 5 expected are pooled, impossible classes must be empty.
 inline double p_value(std::vector<double> const& odds, std::vector<std::int64_t> const& seen) {
     double draws = 0;
     for (auto const n : seen) draws += static_cast<double>(n);
@@ -44,8 +44,8 @@ inline double p_value(std::vector<double> const& odds, std::vector<std::int64_t>
     return classes < 2 ? 1.0 : chi_square_tail(chi2, classes - 1);
 }
 
-// Kolmogorov and Smirnov: the probability that n draws of a continuous law stray from its distribution function `cdf`
-// as far as x does. Asymptotic, good from some hundred draws on.
+// Kolmogorov-Smirnov: the probability that n draws from the distribution function `cdf` deviate from it as far as x
+// does. Asymptotic; accurate from a few hundred draws.
 template <class Cdf> double smirnov_p_value(std::vector<double> x, Cdf const& cdf) {
     std::sort(x.begin(), x.end());
     auto const n = static_cast<double>(x.size());

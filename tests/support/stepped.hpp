@@ -1,11 +1,11 @@
 #pragma once
-// A step of an optimizer whose end is waited for.
+// An optimizer step that waits for its result.
 
 #include "calm/train/optimizer.hpp"
 
 namespace calm::test {
 
-// The norm of the gradients before clipping. Throws what was wrong with the step, also where a device decides it.
+// Returns the gradient norm before clipping. Throws the error of the step, also where a device detects it.
 template <class Optimizer, class Backend>
 double stepped(Optimizer& optimizer, context<Backend>& ctx, double rate, double loss = 0) {
     if constexpr (host_memory<Backend>) {

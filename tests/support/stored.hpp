@@ -1,5 +1,5 @@
 #pragma once
-// What a model directory holds, as tests compare it.
+// Comparing the contents of model directories.
 
 #include <boost/test/unit_test.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace calm::test {
 
-// Equal names, types, shapes and bytes, in any order.
+// Checks for equal names, types, shapes and bytes, in any order.
 inline void check_same(tensor_table const& x, tensor_table const& y) {
     BOOST_TEST(x.tensors().size() == y.tensors().size());
     for (auto const& tensor : x.tensors()) {

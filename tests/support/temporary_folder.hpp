@@ -1,5 +1,5 @@
 #pragma once
-// A folder of a test's own, and the files it puts there.
+// A temporary folder for a test and the files in it.
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace calm::test {
 
-// An empty folder, removed with all that is in it.
+// An empty folder, removed with its contents by the destructor.
 class temporary_folder {
 public:
     temporary_folder() {

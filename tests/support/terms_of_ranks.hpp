@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that ranks add up, and what their sum is in the tree of the ranks' numbers.
+// Values that ranks add up, and their sum in the order of the rank tree.
 
 #include <cstddef>
 
@@ -7,11 +7,11 @@
 
 namespace calm::test {
 
-// What rank r has of element j of parameter i: sums of them are rounded.
+// Rank r's value of element j of parameter i; sums of these values are inexact, so the order matters.
 inline float term(int r, std::size_t i, index_t j) {
     return 1.0F / static_cast<float>(2 + r + static_cast<int>(i) * 3 + static_cast<int>(j % 997));
 }
-// The sum of what n ranks from `first` on have of it.
+// The tree sum over n ranks starting at `first`.
 inline float tree_sum(int first, int n, std::size_t i, index_t j) {
     if (n == 1) return term(first, i, j);
     int half = 1;

@@ -1,5 +1,5 @@
 #pragma once
-// A safetensors file written again as torch.save writes it: the weights of pytorch_model.bin.
+// Rewrites a safetensors file in the format of torch.save, i.e. the weights of pytorch_model.bin.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace calm::test {
 
-// The bytes of pytorch_model.bin with the tensors, all of F32, of a safetensors file.
+// The bytes of a pytorch_model.bin with the tensors of a safetensors file, which must all be F32.
 inline std::string as_torch_file(std::string const& path) {
     auto const file = safetensors_file::open(path);
     std::string items;

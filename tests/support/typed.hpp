@@ -1,5 +1,5 @@
 #pragma once
-// What typed suites run over, and numbers for them.
+// Types and random data for typed test suites.
 
 #include <boost/mpl/list.hpp>
 #include <boost/mpl/push_front.hpp>
@@ -23,20 +23,20 @@
 
 namespace calm::test {
 
-// While it lives the host reads and writes the memory of the emulated device, where all that was asked for is done.
+// While it lives, the host may read and write the memory of the emulated device; enqueued work is completed first.
 struct host_access {
     host_access() { detail::emulated_device::get().open(); }
     ~host_access() { detail::emulated_device::get().close(); }
     host_access(host_access const&) = delete;
     host_access& operator=(host_access const&) = delete;
 };
-// A view's elements as the host reaches them, until something else is asked of their device.
+// The elements of a view for the host, valid until the next work is enqueued on its device.
 template <class T, class E, class Backend> view<T, E> opened(view<T, E, Backend> const& x) {
     detail::emulated_device::get().open();
     return {x.data(), x.extents()};
 }
 
-// A tensor of a device whose elements the host reaches so.
+// A device tensor whose elements the host can access.
 template <class T, class Shape, class Backend> struct open_tensor : calm::tensor<T, Shape, Backend> {
     using calm::tensor<T, Shape, Backend>::tensor;
     // y = expression, as on the host.
@@ -53,7 +53,7 @@ template <class T, class Shape, class Backend> struct open_tensor : calm::tensor
     T const* end() const { return begin() + this->size(); }
 };
 
-// A vector in the memory of a device, whose elements the host reaches so; asked for its data, it is closed to the host.
+// A vector in device memory whose elements the host can access; data() closes it to the host.
 template <class T, class Backend> class device_numbers {
 public:
     using value_type = T;
@@ -104,14 +104,14 @@ private:
     open_tensor<T, extents<dyn>, Backend> all_;
 };
 
-// What kernels of an executor may be given: a vector, in memory of its own.
+// A vector in memory that the kernels of a device can use.
 template <class T, class Backend>
 using numbers = std::conditional_t<host_memory<Backend>, std::vector<T>, device_numbers<T, Backend>>;
 template <class Backend, class T> numbers<T, Backend> placed(std::vector<T> v) {
     return v;
 }
 
-// An executor and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, executors)
+// A device and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, executors)
 template <class Backend, class T> struct executor {
     using backend = Backend;
     using scalar = T;
@@ -121,16 +121,16 @@ template <class Backend, class T> struct executor {
     using vector = tensor<extents<dyn>>;
     using context = calm::context<Backend>;
 };
-// The block kernels run on the emulated device, where they run as they do on `blocks` and are watched besides.
+// Block kernels run on the emulated device, where they run as on `blocks` and are checked as well.
 using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<emulated, float>>;
-// For kernels that work in other parts on the host than on a device.
+// For kernels that split their work differently on the host than on a device.
 using executors_and_blocks = boost::mpl::push_front<executors, executor<blocks, float>>::type;
 using scalars = boost::mpl::list<float, double>;
 
-// Sizes around those of packets, blocks of threads and tasks.
+// Sizes around the boundaries of packets, thread blocks and tasks.
 inline constexpr index_t sizes[] = {0, 1, 3, 17, 255, 16385};
 
-// Number i of the seed's normals.
+// Element i of the seed's normals.
 inline double drawn(std::uint64_t seed, index_t i) {
     return normal<double>({seed, stream::evaluation, 0}, static_cast<std::uint64_t>(i));
 }
@@ -168,7 +168,7 @@ template <class X> auto copied(X const& x) {
     return copied<T>(x.data(), static_cast<index_t>(x.size()));
 }
 
-// Numbers as an executor sees them, to be read or to be written: in rows, or as they are.
+// Numbers as views in a device's memory, read-only (in_) or writable (out_), as rows or as a vector.
 template <class Backend, index_t Columns, class V> auto in_rows(V const& v) {
     using T = typename V::value_type;
     static_assert(std::is_same_v<V, numbers<T, Backend>>,
@@ -190,7 +190,7 @@ template <class Backend, class V> auto out_vector(V& v) {
     return vector_view<typename V::value_type, dyn, Backend>(v.data(), in_vector<Backend>(std::as_const(v)).extents());
 }
 
-// A predicate for BOOST_CHECK_EXCEPTION: the code, and every part in the sentence.
+// A predicate for BOOST_CHECK_EXCEPTION: the error has this code, and its message contains every part.
 template <class... Parts> auto says(errc code, Parts... parts) {
     return [=](error const& e) {
         std::string const text = e.what();

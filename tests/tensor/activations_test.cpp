@@ -1,4 +1,4 @@
-// Activations of the emulated device that multiplies in bf16: what verbs, products and layers make of them.
+// bf16 activations on the emulated device with bf16 products: operations, products and layers on them.
 #include "calm/emulated.hpp"
 #include "calm/tensor/activations.hpp"
 
@@ -36,7 +36,7 @@ context<emulated> in_bf16(thread_order order = thread_order::ascending) {
     return ctx;
 }
 
-// The numbers of x, rounded.
+// x rounded to bf16.
 template <index_t Columns> rows_of<bf16, Columns> halved(context<emulated>& ctx, rows_of<float, Columns> const& x) {
     auto const y = ctx.saved.take<bf16>(x.extents());
     copy(ctx, y, x);
@@ -62,7 +62,7 @@ floats rounded(floats x) {
     return x;
 }
 
-// The largest difference, of the largest number of `want`.
+// The largest difference, relative to the largest magnitude of `want`.
 double apart(floats const& found, floats const& want) {
     BOOST_REQUIRE(found.size() == want.size());
     double most = 0, off = 0;
@@ -73,7 +73,7 @@ double apart(floats const& found, floats const& want) {
     return off / most;
 }
 
-// f(context that multiplies in bf16 or not) by both, whose numbers are not the same, but nearly.
+// Runs f(context) with and without bf16 products; the results must be close but not equal.
 template <class F> void compare_with_fp32(std::string const& what, double bound, F const& f) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);
@@ -90,8 +90,8 @@ template <class F> void compare_with_fp32(std::string const& what, double bound,
 
 }  // namespace
 
-// Rounded where products of so many rows are: not of few, not in rows that are no whole groups of 16 bytes, not where
-// the context multiplies in fp32. On the cpu, and of double, they are views.
+// Activations are rounded where the products on them round. They are not rounded for few rows, for rows that are not
+// multiples of 16 bytes, or when the context multiplies in fp32. On the cpu, and for double, they are plain views.
 BOOST_AUTO_TEST_CASE(activations_are_rounded_where_products_round) {
     auto ctx = in_bf16();
     context<emulated> plain(1, 2);
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(activations_are_rounded_where_products_round) {
 
     auto const before = ctx.saved.used();
     auto const x = take_activations<float, 64>(ctx, ctx.saved, 128);
-    BOOST_TEST(ctx.saved.used() - before <= 128U * 64 * sizeof(bf16) + 64);  // as much as alignment adds
+    BOOST_TEST(ctx.saved.used() - before <= 128U * 64 * sizeof(bf16) + 64);  // plus alignment
     BOOST_TEST(x.extent(0) == 128);
     BOOST_TEST(x.extent(1) == 64);
     auto const full = ctx.saved.take<float>(x.extents());
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(activations_are_rounded_where_products_round) {
     BOOST_TEST(!other.is_rounded());
 }
 
-// Expressions read bf16 as the floats that it is, and round what they write once.
+// Expressions convert bf16 inputs to float and round once when they write.
 BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(expressions_read_and_write_bf16) {
     }
 }
 
-// Memory that is shared has to be so index by index: numbers of another size at the same address are not.
+// Operand and result may share memory only index by index, which elements of different sizes at one address cannot.
 BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
     auto ctx = in_bf16();
     auto const x = drawn_rows<8>(ctx, 4, 1);
@@ -160,8 +160,8 @@ BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
     BOOST_CHECK_EXCEPTION(matmul(ctx, y, y, w), error, says(errc::usage, "overlaps a factor"));
 }
 
-// What is stored is what a product would have made of the numbers: every product, whole, of some columns, turned or
-// not, has the bits that it has of them in fp32.
+// A bf16 copy holds the values that a product would round to, so every product of it (whole, of some columns,
+// transposed or not) is bit-identical to the product of the fp32 numbers.
 BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     auto ctx = in_bf16();
     constexpr index_t m = 130, k = 48, n = 40;
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     compare.operator()<k>(72, transposed(shared_factor(ctx, many)), stored, transposed(many), x);
 }
 
-// A product of few rows rounds a factor only where it is there in nothing else.
+// A product of few rows rounds a factor only if the factor is stored in bf16 alone.
 BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
     auto ctx = in_bf16();
     context<emulated> plain(1, 2);
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
     BOOST_TEST(apart(found, want) < 0x1p-7);
 }
 
-// A result in bf16 is the sum, with bias or what was there before, rounded once.
+// A bf16 result is the fp32 sum, with bias or previous value, rounded once.
 BOOST_AUTO_TEST_CASE(products_write_activations) {
     for (auto const order : {thread_order::ascending, thread_order::permuted}) {
         auto ctx = in_bf16(order);
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
     }
 }
 
-// Rows of bf16 are turned, repeated and added up as the floats that they are; what goes back is rounded.
+// Row operations convert bf16 rows to float and round what they write back.
 BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
     auto ctx = in_bf16(thread_order::permuted);
     for (index_t const rows : {3, 70, 300}) {
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
     }
 }
 
-// Norms and activations write to bf16 what they write to float, rounded once.
+// Norms and activation functions write the rounded fp32 result to bf16.
 BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
     auto ctx = in_bf16(thread_order::permuted);
     auto const compare = [&]<class Rounded, class Full>(Rounded& half, Full& full, std::string const& what) {
@@ -297,7 +297,7 @@ BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
     compare(activation, plain_activation, "silu");
 }
 
-// Attention of rows in bf16 is attention of the same numbers in fp32, rounded, and so are its gradients.
+// Attention on bf16 rows, and its gradients, equal fp32 attention on the same numbers, rounded.
 BOOST_AUTO_TEST_CASE(attention_takes_and_gives_bf16) {
     auto ctx = in_bf16();
     constexpr index_t width = 32, kv_width = 16, head = 8, positions = 33, rows = 2 * positions;
@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(attention_takes_and_gives_bf16) {
 
 namespace {
 
-// A layer with weights that matter, and gradients that are zero.
+// A layer with nonzero weights and zero gradients.
 template <class Layer> struct weighted {
     arena<emulated> values{"values"}, gradients{"gradients"};
     Layer layer;
@@ -341,14 +341,14 @@ template <class Layer> struct weighted {
             evaluate(ctx, p.value, p.value * 0.2);
         }
     }
-    // Behind `found`, what has arrived at the parameters.
+    // Appends the parameter gradients to `found`.
     std::vector<floats> with_gradients(context<emulated>& ctx, std::vector<floats> found) const {
         for (auto const& p : all) found.push_back(values_of(ctx, p.grad));
         return found;
     }
 };
 
-// y, dx and the gradients of a layer (R, 32), forward and back.
+// y, dx and the parameter gradients of a layer (R, 32) after forward and backward.
 template <class Layer, class... Given>
 std::vector<floats> worked(context<emulated>& ctx, index_t rows, Given const&... given) {
     arena_scope const scope(ctx.saved);
@@ -366,7 +366,7 @@ std::vector<floats> worked(context<emulated>& ctx, index_t rows, Given const&...
 
 }  // namespace
 
-// Whole layers with their activations in bf16: results and gradients are those in fp32 but for a few times 2^-9.
+// Whole layers with bf16 activations: results and gradients differ from fp32 by a few times 2^-9.
 BOOST_AUTO_TEST_CASE(layers_with_activations_in_bf16_compute_as_in_fp32) {
     compare_with_fp32("swiglu", 0.02, [](context<emulated>& ctx) { return worked<swiglu<32, 48, device>>(ctx, 130); });
     compare_with_fp32("attention", 0.02, [](context<emulated>& ctx) {
@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE(layers_with_activations_in_bf16_compute_as_in_fp32) {
     });
 }
 
-// And a block of the energy head, with a part that samples share.
+// A block of the energy head, with the part that samples share.
 BOOST_AUTO_TEST_CASE(an_energy_block_with_activations_in_bf16_computes_as_in_fp32) {
     compare_with_fp32("energy block", 0.03, [](context<emulated>& ctx) {
         constexpr index_t positions = 66, samples = 2;

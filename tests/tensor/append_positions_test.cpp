@@ -10,12 +10,12 @@
 using namespace calm;
 
 namespace {
-using memory = tensor<float, extents<dyn, dyn, 2>>;  // of sequences
+using memory = tensor<float, extents<dyn, dyn, 2>>;  // one row per sequence
 
 struct cache {
     memory keys{extents<dyn, dyn, 2>(2, 3)}, values{extents<dyn, dyn, 2>(2, 3)};
 
-    // New keys 1, 2, .. and values that are their negatives.
+    // Appends keys 1, 2, .. and values that are their negatives.
     void append(std::vector<cached_sequence> const& to, index_t count) {
         context<> ctx;
         index_t const rows = count * static_cast<index_t>(to.size());

@@ -5,7 +5,7 @@
 #include "calm/tensor/matmul.hpp"
 #include "support/typed.hpp"
 
-// Every allocation of this program is counted; absurd ones fail as a real allocator's do.
+// Every allocation of this program is counted; absurdly large ones fail as in a real allocator.
 namespace {
 std::atomic<long> allocations = 0;
 void* counted(std::size_t bytes, std::size_t alignment) {
@@ -96,12 +96,12 @@ BOOST_AUTO_TEST_CASE(several_blocks_become_one_and_nothing_is_allocated_any_more
         arena_scope const scope(a);
         seen.clear();
         for (index_t i = 0; i < 20; ++i) {
-            auto const x = a.take<float>(extents<dyn>(100003 + i));  // 8 MB in all, blocks of 1 MB and more
+            auto const x = a.take<float>(extents<dyn>(100003 + i));  // 8 MB in total, in blocks of at least 1 MB
             seen.push_back(x.data());
             std::fill(x.begin(), x.end(), 1.0F);
         }
     };
-    BOOST_TEST(allocations_of(round) > 1);  // grows, and becomes one block at the end
+    BOOST_TEST(allocations_of(round) > 1);  // grows, then merges into one block at the end
     std::size_t const peak = a.peak();
     for (int i = 0; i < 3; ++i) BOOST_TEST(allocations_of(round) == 0);
     BOOST_TEST(a.peak() == peak);
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(too_much_memory_is_an_error_with_the_name_of_the_arena) {
     BOOST_CHECK_EXCEPTION(a.take<double>(extents<dyn>(index_t{1} << 50)), error,
                           says(errc::memory, "calm::arena 'moments'", "9007199254740992 bytes", "use smaller batches"));
     BOOST_TEST(a.used() == 0U);
-    (void)a.take<double>(extents<dyn>(8));  // still of use
+    (void)a.take<double>(extents<dyn>(8));  // still usable
     BOOST_TEST(a.used() == 64U);
 }
 
@@ -135,17 +135,17 @@ BOOST_AUTO_TEST_CASE(a_shape_that_no_memory_can_hold_is_an_error_and_not_a_small
         return says(errc::memory, "calm::arena 'moments'", "found " + shape + " of 8 bytes each",
                     "use smaller batches");
     };
-    constexpr index_t many = index_t{1} << 61;  // 2^64 bytes: none at all, if nobody looks
+    constexpr index_t many = index_t{1} << 61;  // 2^64 bytes, which wraps to 0
     BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many)), error, refused("(2305843009213693952)"));
     BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many + 1)), error, refused("(2305843009213693953)"));
     BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(many - 1)), error, refused("(2305843009213693951)"));
     BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn>(-1)), error, refused("(-1)"));
-    constexpr index_t side = index_t{1} << 32;  // their product alone is 2^64
+    constexpr index_t side = index_t{1} << 32;  // the product alone is 2^64
     BOOST_CHECK_EXCEPTION((void)a.take<double>(extents<dyn, dyn>(side, side)), error,
                           refused("(4294967296, 4294967296)"));
     BOOST_TEST((a.take<double>(extents<dyn, dyn>(side, 0)).size()) == 0);
     BOOST_TEST(a.used() == 0U);
-    (void)a.take<double>(extents<dyn>(8));  // still of use
+    (void)a.take<double>(extents<dyn>(8));  // still usable
     BOOST_TEST(a.used() == 64U);
 }
 

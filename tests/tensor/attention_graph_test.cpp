@@ -1,4 +1,4 @@
-// The graphs of attention, computed on the host node by node as their definitions say, beside the block kernels.
+// The graphs of attention, computed node by node on the host from their definitions, compared with the block kernels.
 #include "calm/tensor/attention_graph.hpp"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace {
 using place = std::array<std::int64_t, 4>;
 using memories = std::map<attention_part, std::vector<float>>;
 
-// Computes a graph. What was not written is no number.
+// Evaluates a graph. Tensors start as NaN.
 class graph_on_host {
 public:
-    // rounds: whether what is stored as bf16 is rounded.
+    // rounds: whether tensors of type bf16 are rounded.
     graph_on_host(attention_graph const& g, memories& outside, bool rounds) :
         graph_(g), outside_(outside), rounds_(rounds), inner_(g.tensors.size()) {
         for (std::size_t i = 0; i < inner_.size(); ++i) {
@@ -60,7 +60,7 @@ private:
         }
         return static_cast<std::size_t>(sum);
     }
-    // Where a size of 1 stands for any.
+    // A dimension of size 1 is broadcast.
     float read(int i, place p) {
         for (std::size_t d = 0; d < 4; ++d)
             if (at(i).sizes[d] == 1) p[d] = 0;
@@ -173,7 +173,7 @@ std::vector<float> rounded_draws(index_t n, std::uint64_t seed, double spread) {
     return x;
 }
 
-// By the block kernels, of the same numbers in fp32.
+// The block kernels on the same numbers in fp32.
 memories by_blocks(attended const& s, memories m) {
     context<blocks> ctx(1, 1);
     auto const rows = [&](attention_part part, index_t n) {
@@ -192,7 +192,7 @@ memories by_blocks(attended const& s, memories m) {
     return m;
 }
 
-// The largest difference, of what the larger numbers are.
+// The largest difference, relative to the largest magnitude of `want`.
 double apart(std::vector<float> const& got, std::vector<float> const& want) {
     BOOST_REQUIRE(got.size() == want.size());
     double most = 0, off = 0;
@@ -205,8 +205,8 @@ double apart(std::vector<float> const& got, std::vector<float> const& want) {
 
 }  // namespace
 
-// Without rounding what the block kernels compute; where bf16 is rounded, within 1/32 of the largest number: a tensor
-// of bf16 is off by 2^-9 of each of its own.
+// Without rounding the graphs agree with the block kernels. With bf16 rounding they agree within 1/32 of the largest
+// number: each bf16 tensor is rounded by up to 2^-9 of each element.
 BOOST_AUTO_TEST_CASE(graphs_of_attention_are_what_the_block_kernels_compute) {
     using enum attention_part;
     for (attended const& s :
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(graphs_of_attention_are_what_the_block_kernels_compute) {
             compute(backward_graph(s.shape()), m, rounds);
             BOOST_TEST(apart(m[lse], want.at(lse)) < 1e-5);
             for (auto const part : {o, dv, dq, dk}) {
-                // With one position nothing follows from q and k, and their gradients are what rounding leaves.
+                // With one position the gradients of q and k are zero up to rounding.
                 if (s.positions == 1 && (part == dq || part == dk)) continue;
                 double const off = apart(m[part], want.at(part));
                 BOOST_TEST(off < (rounds ? 1.0 / 32 : 1e-5),
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(graphs_of_attention_are_what_the_block_kernels_compute) {
 
 namespace {
 
-// Computes a graph on the emulated device's memory of its parts, as a library does on a GPU's.
+// Computes a graph in the emulated device's memory, as a library does in GPU memory.
 void compute_there(attention_graph const& g, attention_memory const& there) {
     host_access const access;
     memories m;
@@ -266,8 +266,8 @@ void compute_there(attention_graph const& g, attention_memory const& there) {
 
 }  // namespace
 
-// What is around the graphs: what they read is rounded, every part has memory, what they wrote is widened; and a
-// rehearsal takes as much.
+// The steps around a graph: inputs are rounded, every part has memory, and outputs are converted back to float. A dry
+// run takes as much memory.
 BOOST_AUTO_TEST_CASE(attention_in_bf16_rounds_computes_and_widens) {
     using enum attention_part;
     context<emulated> ctx(1, 1);

@@ -10,7 +10,7 @@ using namespace calm::test;
 namespace {
 
 using matrix = tensor<float, extents<dyn, dyn>>;
-using memory = tensor<float, extents<dyn, dyn, dyn>>;  // of positions
+using memory = tensor<float, extents<dyn, dyn, dyn>>;  // (sequences, positions, width)
 using vector = tensor<float, extents<dyn>>;
 matrix rows_of(index_t count, index_t width) {
     return matrix(extents<dyn, dyn>(count, width));
@@ -19,7 +19,7 @@ memory room_of(index_t sequences, index_t positions, index_t width) {
     return memory(extents<dyn, dyn, dyn>(sequences, positions, width));
 }
 
-// How much there is of each operand: two sequences of three positions, four heads of four that share two.
+// Operand sizes: two sequences of three positions, four query heads of size four that share two key heads.
 struct given {
     index_t rows = 6, q = 6, k = 6, v = 6, y = 6, dy = 6, dk = 6, dv = 6;  // rows
     index_t width = 16, kv_width = 8, values_width = 8;                    // columns
@@ -42,7 +42,7 @@ void call_attention_back(given const& s) {
                           rows_of(s.v, s.values_width).view(), s.positions, s.head_size);
 }
 
-// A new row of each of two sequences, of heads as above, in memory of three sequences with four positions.
+// One new row for each of two sequences, with the same heads, and cache memory for three sequences of four positions.
 struct cached_given {
     index_t rows = 2, q = 2, lse = 8, values = 3, values_room = 4, kv_width = 8, sequence = 2, length = 3;
     index_t new_rows = 2, new_values = 2, new_width = 8;  // to be appended
@@ -66,7 +66,7 @@ void call_append(cached_given const& s) {
                      rows_of(s.new_values, s.new_width).view(), bring(ctx, std::span(sequences)));
 }
 
-// What a call says of one wrong size.
+// Checks the error message of a call with one wrong size.
 template <class Call, class Given> void check(Call call, Given const& s, std::string const& sentence) {
     call({});
     BOOST_TEST(usage_sentence([&] { call(s); }) == sentence);
@@ -176,8 +176,8 @@ BOOST_AUTO_TEST_CASE(rows_that_cannot_be_rotated_are_refused) {
                "calm::rotate: expected a whole number of rows for each of 4, found 6");
 }
 
-// Two sequences by the definition, of tensors as they are; and a last position that is computed alone, beside keys and
-// values that were appended.
+// Two sequences compared with the definition of attention, with tensors as operands. The last position is also computed
+// alone, from appended keys and values.
 BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
     using T = typename on::scalar;
     constexpr index_t B = 2, P = 5, size = 4, heads = 4, D = heads * size, KvWidth = 2 * size;
@@ -221,8 +221,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
         BOOST_TEST(std::abs(number(last, i) - number(y, (2 * P - 1) * D + i)) <= rounding<T>);
 }
 
-// A position that sees more keys than a piece has: by the definition, and with the same bits whatever room there is for
-// more of them, and beside other texts.
+// A position that sees more keys than one chunk holds agrees with the definition. Its bits do not depend on the
+// capacity of the cache or on other texts.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, executors) {
     using T = typename on::scalar;
     constexpr index_t size = 8, heads = 4, D = heads * size, KvWidth = 2 * size;
@@ -236,7 +236,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, execut
         typename on::vector lse{extents<dyn>(texts * heads)};
         draw(q, 1);
         for (index_t i = 0; i < keys.size(); ++i) {
-            auto const place = static_cast<double>(i / KvWidth % room * KvWidth + i % KvWidth);  // of any room
+            // independent of the capacity
+            auto const place = static_cast<double>(i / KvWidth % room * KvWidth + i % KvWidth);
             keys[i] = static_cast<T>(std::sin(0.7 * place));
             values[i] = static_cast<T>(std::cos(0.3 * place));
         }

@@ -1,5 +1,5 @@
-// Products of the emulated device take the copies of matrices, to the bits that they have when they round themselves;
-// rounded at random, the cpu's products take the same copies.
+// Products on the emulated device read bf16 copies of matrices, bit-identical to products that round the factors
+// themselves. With stochastic rounding the cpu's products read copies too.
 #include "calm/emulated.hpp"
 #include "calm/tensor/bf16_copies.hpp"
 
@@ -30,7 +30,7 @@ struct device {
     context<emulated> ctx{1, 2};
     device() { multiply_in_bf16(ctx); }
 
-    // What f multiplies into y, and by how many launches.
+    // The product that f writes to y, and its number of launches.
     template <class F> std::pair<std::vector<float>, index_t> by(rows_of<40> const& y, F const& f) {
         auto const before = ctx.counts();
         f(y);
@@ -46,7 +46,7 @@ template <class Backend> context<Backend> in_bf16(std::uint32_t step = 0, int th
     return ctx;
 }
 
-// The copy of a matrix, as numbers of float in ctx.saved.
+// The bf16 copy of x, converted to float, in ctx.saved.
 template <class Backend, index_t Columns>
 auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies, matrix_view<float, Columns, Backend> const& x) {
     auto const wide = ctx.saved.template take<float>(x.extents());
@@ -54,7 +54,7 @@ auto copy_of(context<Backend>& ctx, bf16_copies<Backend> const& copies, matrix_v
     return wide;
 }
 
-// A matrix of several parts and one behind it, both (rows, 48), with all kinds of numbers at their ends.
+// A matrix of several parts and a second matrix, both (rows, 48), with special values at their ends.
 template <class Backend> struct two_matrices {
     static constexpr index_t columns = 48, first_rows = 1000, second_rows = 40;
     matrix_view<float, columns, Backend> first, second;
@@ -69,7 +69,7 @@ template <class Backend> struct two_matrices {
         static_cast<void>(copies.of(first.data()));
     }
 
-    // The bits of the copies that a step makes, of both.
+    // The bits of both copies made in the given step.
     std::vector<std::uint32_t> at(context<Backend>& ctx, std::uint32_t step) {
         ctx.step = step;
         auto const scope = copies.use(ctx, weight_rounding::stochastic);
@@ -112,8 +112,8 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
     auto const x = activations<float, 48, emulated>(on.ctx.saved.take<bf16>(extents<dyn, 48>(70)));
     copy(on.ctx, x.rounded(), drawn_rows<48>(on.ctx, 70, 1));
     auto const w = drawn_rows<48>(on.ctx, 40, 2);        // (40, 48)
-    auto const large = drawn_rows<48>(on.ctx, 1000, 3);  // more than a part, of which rows are read
-    auto const wide = drawn_rows<96>(on.ctx, 40, 4);     // columns of it are read
+    auto const large = drawn_rows<48>(on.ctx, 1000, 3);  // more than one part; only some rows are read
+    auto const wide = drawn_rows<96>(on.ctx, 40, 4);     // only some columns are read
     auto const y = drawn_rows<40>(on.ctx, 70, 5);
     auto const multiply = [&](auto const& factor) {
         return [&](rows_of<40> const& to) { matmul(on.ctx, to, x, transposed(factor)); };
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
                of_columns = on.by(y, multiply(columns<48, 48>(wide))),
                shifted = on.by(y, multiply(columns<4, 48>(wide)));
     BOOST_TEST(of_w.second == 2);
-    auto const ask = [&] {  // in a rehearsal
+    auto const ask = [&] {  // in a dry run
         on.ctx.rehearse(true);
         auto const scope = copies.use(on.ctx);
         matmul(on.ctx, y, x, transposed(w));
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
     BOOST_TEST(copies.bytes() == 2U * 48 * (1000 + 40));
     {
         auto const scope = copies.use(on.ctx);
-        BOOST_TEST(on.by(y, multiply(columns<48, 48>(wide))).second == 2);  // asks for it
+        BOOST_TEST(on.by(y, multiply(columns<48, 48>(wide))).second == 2);  // requests the copy
     }
     BOOST_TEST(copies.bytes() == 2U * 48 * (1000 + 40 + 80));
     {
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
         same(of_w, on.by(y, multiply(w)), 1);
         same(of_part, on.by(y, multiply(part)), 1);
         same(of_columns, on.by(y, multiply(columns<48, 48>(wide))), 1);
-        same(shifted, on.by(y, multiply(columns<4, 48>(wide))), 2);  // which no group of the copy begins
+        same(shifted, on.by(y, multiply(columns<4, 48>(wide))), 2);  // does not start at a group of the copy
     }
     BOOST_TEST(on.by(y, multiply(w)).second == 2);
 
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
     BOOST_TEST(on.by(y, multiply(w)).first == want.first, boost::test_tools::per_element());
 }
 
-// What is not copied: rows that are no whole 16 bytes, what lies beside the matrices, and anything in fp32.
+// Not copied: rows that are not multiples of 16 bytes, memory outside the matrices, and anything in fp32.
 BOOST_AUTO_TEST_CASE(other_factors_are_left_alone) {
     device on;
     auto const w = drawn_rows<48>(on.ctx, 40, 2);
@@ -191,7 +191,8 @@ BOOST_AUTO_TEST_CASE(other_factors_are_left_alone) {
     BOOST_TEST(none.bytes() == 0U);
 }
 
-// The law: number l of group i of all matrices is rounded by 16 bits of block i of the step, on every executor.
+// Definition of stochastic rounding: element l of group i, counted over all matrices, uses 16 bits of RNG block i of
+// the step. This holds on every device.
 BOOST_AUTO_TEST_CASE(copies_at_random_are_a_function_of_seed_step_and_place) {
     using both = two_matrices<cpu>;
     auto all = both::numbers(both::first_rows, 2);
@@ -223,8 +224,8 @@ BOOST_AUTO_TEST_CASE(copies_at_random_are_a_function_of_seed_step_and_place) {
     BOOST_TEST((want(1, 7) != want(1, 8) && want(1, 7) != want(9, 7)));
 }
 
-// Over many steps: each copy is a neighbour of its number, and their mean the number, within 5 standard errors, and
-// what so few draws say of what is rare; of all of them together within 5.
+// Over many steps each copy is a neighbour of its weight, and the mean of the copies is the weight within 5 standard
+// errors, plus an allowance for rare events. The total deviation is within 5 standard errors.
 BOOST_AUTO_TEST_CASE(the_mean_of_copies_over_the_steps_is_the_weight) {
     constexpr int steps = 1000;
     auto ctx = in_bf16<cpu>();
@@ -257,7 +258,7 @@ BOOST_AUTO_TEST_CASE(the_mean_of_copies_over_the_steps_is_the_weight) {
     BOOST_TEST(std::abs(off) < 5 * std::sqrt(variance));
 }
 
-// All products of a step multiply by the same copy, whichever way it lies in them, as if it were the weight.
+// All products within one step read one copy, transposed or not, exactly as if it were the weight.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_a_step_read_one_copy, Backend, multiplying) {
     auto ctx = in_bf16<Backend>(3), other = in_bf16<Backend>(3);
     auto const w = drawn_rows<48>(ctx, 40, 2);  // (40, 48)
@@ -292,7 +293,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_a_step_read_one_copy, Backend, multipl
     BOOST_TEST((products(ctx, w) == nearest));
 }
 
-// The cpu has copies for what is rounded at random alone, and none in fp32.
+// The cpu makes copies only for stochastic rounding, and none in fp32.
 BOOST_AUTO_TEST_CASE(the_cpu_copies_nothing_to_nearest) {
     auto ctx = in_bf16<cpu>();
     auto const w = drawn_rows<48>(ctx, 40, 2);

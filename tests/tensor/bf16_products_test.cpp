@@ -25,8 +25,8 @@ using matrix = tensor<float, extents<dyn, dyn>>;
 struct shape {
     index_t m, n, k;
 };
-// One row and many, one column and several parts, no depth, odd depths, blocks whose rows are packed before; under the
-// sanitizers not the two largest.
+// One row and many, one column and several parts, zero depth, odd depths, blocks whose rows are packed first. Under the
+// sanitizers without the two largest.
 constexpr shape all_shapes[] = {{0, 3, 2},    {3, 2, 0},      {1, 1, 1},       {17, 5, 3},
                                 {65, 33, 17}, {97, 130, 31},  {130, 259, 64},  {61, 64, 1025},
                                 {300, 7, 2},  {500, 96, 515}, {129, 512, 1500}};
@@ -38,7 +38,7 @@ context<> in_bf16(int threads) {
     return ctx;
 }
 
-// Calls f(what, c, a_at, b_at) for the products of a shape in each form; a_at(i, l) and b_at(l, j) are the numbers of
+// Calls f(what, c, a_at, b_at) for the products of a shape in each form; a_at(i, l) and b_at(l, j) are the elements of
 // the factors.
 template <class Fill, class F> void each_form(context<>& ctx, shape const& s, Fill const& fill, F const& f) {
     for (bool const a_turned : {false, true})
@@ -71,7 +71,7 @@ double sum_of(shape const& s, auto const& term) {
 
 }  // namespace
 
-// Whole numbers up to 128 are bf16, and their sums below 2^24 are float: nothing is rounded anywhere.
+// Whole numbers up to 128 are exact in bf16, and their sums below 2^24 are exact in float, so nothing is rounded.
 BOOST_AUTO_TEST_CASE(products_of_small_whole_numbers_are_exact) {
     auto ctx = in_bf16(2);
     auto const whole = [](matrix& x, std::uint64_t seed) {
@@ -90,8 +90,8 @@ BOOST_AUTO_TEST_CASE(products_of_small_whole_numbers_are_exact) {
         });
 }
 
-// The law of each element: the sum of the products of both factors rounded by bf16(x), but for the rounding of sums in
-// float, k 2^-24 of the sum of their magnitudes. And factors are rounded: that sum differs from the one of a and b.
+// Each element is the sum of products of factors rounded by bf16(x), up to float summation error: k 2^-24 of the sum of
+// magnitudes. The factors are really rounded: the sum differs from that of unrounded a and b.
 BOOST_AUTO_TEST_CASE(factors_are_rounded_to_nearest_and_sums_are_float) {
     auto ctx = in_bf16(2);
     auto const normal = [&](matrix& x, std::uint64_t seed) {
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(factors_are_rounded_to_nearest_and_sums_are_float) {
     };
     auto const rounded = [](float x) { return double{static_cast<float>(bf16(double{x}))}; };
     for (auto const& s : shapes) {
-        if (s.m <= 64) continue;  // few rows may not be rounded
+        if (s.m <= 64) continue;  // few rows need not be rounded
         each_form(ctx, s, normal, [&](std::string const& what, matrix const& c, auto const& a, auto const& b) {
             double worst = 0;
             index_t as_unrounded = 0;

@@ -6,7 +6,7 @@ using namespace calm::test;
 
 namespace {
 
-// Rows (R, D), a row (D), a column (R): operands of one tree, their gradients, and the cotangent.
+// Rows (R, D), a row (D) and a column (R): the operands of one expression tree, their gradients, and the cotangent.
 template <class T, class Backend> struct operands {
     using rows_type = typename executor<Backend, T>::template tensor<extents<dyn, dyn>>;
     using line = typename executor<Backend, T>::vector;
@@ -20,21 +20,21 @@ template <class T, class Backend> struct operands {
         draw(dy, 2);
         draw(w, 3);
         draw(c, 4);
-        draw(dx, 5);  // to be overwritten, as dw
+        draw(dx, 5);  // must be overwritten, as dw
         draw(dw, 6);
-        std::fill(dc.begin(), dc.end(), T{2});  // to be added to
+        std::fill(dc.begin(), dc.end(), T{2});  // must be added to
     }
 };
 
-// Trees of x(), w() and c(), which give the operands; more() is x where it is an operand again.
+// Trees of the operands x(), w() and c(); more() is a further use of x.
 struct trees {
-    // Root mean square normalisation with a gain, and a column.
+    // RMS normalisation with a gain, plus a column.
     struct rms {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return x() * (1.0 / sqrt(row_mean_square(more()) + 0.25)) * w() + c();
         }
     };
-    // Reductions inside of reductions: LayerNorm, modulated.
+    // Nested reductions: a modulated LayerNorm.
     struct layer_norm {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return (x() - row_mean(more())) * (1.0 / sqrt(row_mean_square(more() - row_mean(more())) + 0.25)) *
@@ -42,19 +42,19 @@ struct trees {
                    tanh(c());
         }
     };
-    // Softmax, weighed by a row and a column.
+    // Softmax, weighted by the row and the column.
     struct softmax {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return exp(x() - row_max(more())) / row_sum(exp(more() - row_max(more()))) * silu(w()) * c();
         }
     };
-    // The operands over (D) and (R, 1) within reductions.
+    // The operands over (D) and (R, 1) inside a reduction.
     struct within {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return x() * row_sum(more() * w() * c()) + 0.5;
         }
     };
-    // One number a row.
+    // One number per row.
     struct narrow {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
             return square(row_mean(x() * w())) * c() + row_max(more()) / 3.0;
@@ -80,7 +80,7 @@ template <class Tree> complex cotangent_sum(operands<complex, cpu>& o) {
     }
 }
 
-// y and all gradients of a tree, copied.
+// Copies of y and all gradients of a tree.
 template <class Tree, class T, class Backend> auto outcome_of(operands<T, Backend>& o, context<Backend>& ctx) {
     auto const value = [&] {
         return Tree()([&] { return o.x.view(); }, [&] { return o.x.view(); }, [&] { return o.w.view(); },
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, execut
                                    static_cast<double>(o.x[i]) * static_cast<double>(o.c[i / D]),
                                rounding<T>));
     }
-    // R may be several sizes.
+    // R may consist of several sizes.
     typename on::context const ctx(1, 1);
     typename on::template tensor<extents<2, dyn, 3>> x{extents<2, dyn, 3>(4)}, y{x.extents()};
     typename on::template tensor<extents<3>> w;
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_are_those_of_plain_loops, on, executors
     }
 }
 
-// Of equal elements each has its share; NaN is passed on.
+// Equal maxima share the gradient; NaN is passed on.
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_largest_of_a_row, on, executors) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_kept_is_written_on_the_way, on, executors)
     evaluate(ctx, want, row_mean(o.x));
     evaluate(ctx, o.y, o.x - kept(mean, row_mean(o.x)));
     BOOST_CHECK((copied(mean) == copied(want)));
-    // What stands behind it finds it there.
+    // A later operand of the tree reads the value that was just written.
     evaluate(ctx, o.y, o.x - kept(mean, row_mean(o.x) + 1.0) - column(mean));
     for (index_t i = 0; i < o.y.size(); ++i)
         BOOST_REQUIRE(o.y[i] == o.x[i] - (want[i / 9] + T{1}) - (want[i / 9] + T{1}));
@@ -225,7 +225,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_kept_is_written_on_the_way, on, executors)
                           says(errc::usage, "calm::kept", "only evaluate"));
 }
 
-// Threads, and the order of the threads of a block, change no bit; gradients may take the place of their operands.
+// Neither the number of threads nor the order of a block's threads changes a bit; gradients may overwrite their
+// operands.
 BOOST_AUTO_TEST_CASE_TEMPLATE(neither_threads_nor_places_change_a_bit, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

@@ -1,4 +1,4 @@
-// Products in bf16 of a device, on the emulated one: the block kernels that round and multiply.
+// bf16 products on a device, here the emulated one: the block kernels that round and multiply.
 #include "calm/emulated.hpp"
 #include "calm/tensor/bf16_products.hpp"
 
@@ -26,7 +26,7 @@ template <class Backend> using matrix_of = tensor<float, extents<dyn, dyn>, Back
 struct shape {
     index_t m, n, k;
 };
-// Rows behind those that stay in fp32, one column, one of the depth and none, sizes around tiles and groups.
+// More rows than stay in fp32, one column, depth one and zero, sizes around tiles and groups.
 constexpr shape shapes[] = {{65, 1, 1}, {66, 33, 17}, {130, 63, 8}, {97, 130, 31}, {71, 9, 200}, {80, 5, 0}};
 
 enum class start { zero, bias, what_was_there };
@@ -35,7 +35,7 @@ double rounded(float x) {
     return double{static_cast<float>(bf16(double{x}))};
 }
 
-// A product, in one of its forms.
+// A product in one of its forms.
 struct asked {
     shape s;
     bool a_turned, b_turned;
@@ -57,7 +57,7 @@ struct asked {
         return from == start::bias ? bias[static_cast<std::size_t>(j)] : c[static_cast<std::size_t>(i * s.n + j)];
     }
 
-    // By a context.
+    // The result computed by a context.
     template <class Backend> std::vector<float> found(context<Backend>& ctx) const {
         using shape_of = extents<dyn, dyn>;
         arena_scope const scope(ctx.saved);
@@ -122,8 +122,8 @@ context<emulated> in_bf16() {
 
 }  // namespace
 
-// The sum of the products of both factors rounded by bf16(x), but for the rounding of sums in float, (k + 1) 2^-24 of
-// the sum of their magnitudes; and so the cpu's, within twice of that. That sum is not the one of a and b.
+// Each element is the sum of products of factors rounded by bf16(x), up to float summation error: (k + 1) 2^-24 of the
+// sum of magnitudes. So it is within twice that of the cpu's result. It differs from the sum of unrounded a and b.
 BOOST_AUTO_TEST_CASE(a_device_multiplies_what_the_cpu_does) {
     auto ctx = in_bf16();
     context<> host(1, 2);
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_the_order_of_blocks_and_threads) {
     each_product([&](asked const& p) { BOOST_TEST((p.found(ctx) == p.found(other)), told(p)); });
 }
 
-// At most 64 rows, whatever their depth, and all that is not float.
+// Products of at most 64 rows, whatever their depth, and of other types than float are not rounded.
 BOOST_AUTO_TEST_CASE(few_rows_stay_in_fp32) {
     auto ctx = in_bf16();
     context<emulated> plain(1, 2);
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(few_rows_stay_in_fp32) {
     BOOST_TEST((f(ctx) == f(plain)));
 }
 
-// Weights in bf16 are multiplied as they are, A is rounded: the bits of a product whose B is rounded to the same.
+// bf16 weights are used as stored and A is rounded: bit-identical to a product with the same numbers as a float B.
 BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
     auto ctx = in_bf16();
     for (index_t const m : {16, 17, 64, 65, 130})
@@ -209,8 +209,8 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
         }
 }
 
-// Sizes of no whole groups, as a vocabulary's, of rows that begin at such: nothing beside the result is written, and
-// what is left of the depth is added.
+// Sizes that are not multiples of a group (as of a vocabulary), with row strides that are: nothing outside the result
+// is written, and the rest of the depth is included.
 BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
     auto ctx = in_bf16();
     constexpr index_t m = 3, group = 8;
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
             }
 }
 
-// Columns of a wider matrix begin anywhere, and what is beside them is not read.
+// Columns of a wider matrix may start anywhere, and the other columns are not read.
 BOOST_AUTO_TEST_CASE(factors_may_be_columns_of_others) {
     auto ctx = in_bf16();
     constexpr index_t m = 70, k = 19, n = 11, wide = 45;
@@ -309,8 +309,8 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_so) {
     BOOST_TEST(c[7 * 40 + 20] == 50.0F);
 }
 
-// A product is two launches, for which nothing waits and nothing is allocated; a rehearsal counts them and takes what
-// they take. All of it may be in a graph.
+// A product is two launches, without waiting or allocating; a dry run counts them and plans their memory. All of it can
+// be captured in a graph.
 BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
     auto ctx = in_bf16();
     auto const x = ctx.saved.take<float>(extents<dyn, dyn>(130, 37)),

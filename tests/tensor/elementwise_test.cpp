@@ -1,4 +1,4 @@
-// How executors run a tree: in packets and single elements, in fixed ranges, in portable blocks, with the same results.
+// Evaluation of a tree in packets and single elements, in fixed ranges and in portable blocks gives equal results.
 #include "calm/tensor/elementwise.hpp"
 
 #include "calm/tensor/expr.hpp"

@@ -8,7 +8,7 @@ namespace {
 
 using complex = std::complex<double>;
 
-// Numbers of an operation's domain: drawn, and for the rest of the line the edges.
+// Random numbers in an operation's domain.
 struct domain {
     double spread = 1.5;
     double centre = 0;
@@ -88,19 +88,19 @@ void check_binary(char const* name, Make const& make, Exact const& exact, domain
     }
 }
 
-// An rvalue stays one: sub-expressions are in flight, tensors are named.
+// Keeps the value category: sub-expressions are temporaries, tensors are named.
 template <class A> A&& pass(std::remove_reference_t<A>& a) {
     return static_cast<A&&>(a);
 }
 
-// value and slopes of a user's own operation: a b^2
+// value and derivatives of a user-defined operation: a b^2
 struct first_times_square {
     template <class V> static V value(V a, V b) { return a * b * b; }
     template <class V> static V back_a(V dy, V, V b, V) { return dy * b * b; }
     template <class V> static V back_b(V dy, V a, V b, V) { return dy * (a * b + a * b); }
 };
 
-// memory whose parts overlap
+// memory with overlapping parts
 template <class On> struct overlapping {
     typename On::vector memory{extents<dyn>(12)};
     auto part(index_t first) { return rows(memory.view(), first, 8); }
@@ -161,14 +161,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, executors) {
     typename on::template tensor<extents<dyn, 7>> a{shape}, b{shape}, y{shape}, da{shape};
     draw(a, 1);
     draw(b, 2);
-    y = 2 * silu(a) * b - 1 / (3.0 + square(b)) + maximum(a, 0);  // numbers on either side
+    y = 2 * silu(a) * b - 1 / (3.0 + square(b)) + maximum(a, 0);  // scalars on either side
     for (index_t i = 0; i < a.size(); ++i) {
         double const u = static_cast<double>(a[i]);
         double const v = static_cast<double>(b[i]);
         double const want = 2 * u / (1 + std::exp(-u)) * v - 1 / (3 + v * v) + std::max(u, 0.0);
         BOOST_TEST(near(static_cast<double>(y[i]), want, rounding<T>));
     }
-    // An operand that stands twice gets the sum of both gradients: the second adds.
+    // An operand that occurs twice gets the sum of both gradients: the second accumulates.
     typename on::template tensor<extents<dyn, 7>> ones{shape};
     ones = a * 0 + 1;
     differentiate(ctx, wrt(a, da) * square(accumulate(a, da)), ones);
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_memory_index_by_index_is_legal, on, execu
     x = x + y;
     for (index_t i = 0; i < n; ++i) BOOST_TEST(x[i] == at(x0, i) + at(y0, i));
     draw(x, 1);
-    differentiate(ctx, wrt(x, x) * wrt(y, dy), dy);  // gradients over an operand and over the cotangent
+    differentiate(ctx, wrt(x, x) * wrt(y, dy), dy);  // gradients overwrite an operand and the cotangent
     for (index_t i = 0; i < n; ++i) {
         BOOST_TEST(x[i] == at(dy0, i) * at(y0, i));
         BOOST_TEST(dy[i] == at(dy0, i) * at(x0, i));
@@ -246,8 +246,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(any_other_overlap_is_refused, on, executors) {
     auto const twice = says(errc::usage, "two gradients go to the same tensor", "use accumulate");
     BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(other, low) * wrt(more, low), other), error, twice);
     BOOST_CHECK_EXCEPTION(differentiate(ctx, accumulate(other, low) * wrt(more, low), other), error, twice);
-    BOOST_CHECK((copied(o.memory) == before));                                    // a refusal changes nothing
-    evaluate(ctx, rows(o.memory.view(), 0, 6), rows(o.memory.view(), 6, 6) + 1);  // side by side
+    BOOST_CHECK((copied(o.memory) == before));                                    // an error changes nothing
+    evaluate(ctx, rows(o.memory.view(), 0, 6), rows(o.memory.view(), 6, 6) + 1);  // adjacent, not overlapping
     BOOST_TEST(o.memory[0] == before[6] + 1);
 }
 

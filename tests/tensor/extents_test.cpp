@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_counted_are_told) {
     BOOST_TEST(checked_size(extents<dyn, dyn>(0, most)) == 0);
     BOOST_TEST(checked_count("things", {3, 5}, 8) == 15);
     BOOST_TEST(checked_count("things", {}) == 1);
-    // What 64 bits hold and no memory does; a product that comes round to 0.
+    // Sizes that fit 64 bits but no memory; a product that wraps to 0.
     BOOST_CHECK_EXCEPTION(checked_count("things", {most, 1}), error, says(errc::memory, "as many things", "x 1"));
     BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 61}, 8), error, says(errc::memory, "as many things"));
     BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 32, index_t{1} << 32}), error,

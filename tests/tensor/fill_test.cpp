@@ -21,7 +21,7 @@ using calm::stream;
 
 using vector_shape = extents<calm::dyn>;
 constexpr key k{0xFEDCBA9876543210ULL, stream::head_noise, 3};
-// Blocks of four; the second word of their counter begins at 2^34 elements, in an even block or in an odd one.
+// Blocks of four; the second word of their counter changes at 2^34 elements, in an even block or in an odd one.
 constexpr std::array<std::uint64_t, 5> starts{0, 3, (std::uint64_t{1} << 34) - 70, (std::uint64_t{1} << 34) - 68,
                                               (std::uint64_t{1} << 40) + 2};
 
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(normals_of_extreme_words) {
     }
 }
 
-// Bit by bit: whatever the start, the length and the place of an element in a packet.
+// Bit-identical for every start, length and position of an element in a packet.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_part_equals_the_whole, T, real_types) {
     constexpr index_t n = 517;
     std::vector<T> whole(n);

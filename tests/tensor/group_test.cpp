@@ -12,7 +12,7 @@ using namespace calm::test;
 
 namespace {
 
-// Two bytes of a float: how numbers may be stored that are computed in another type.
+// The high two bytes of a float: a storage type that differs from the compute type.
 struct brief {
     std::uint16_t high{};
     brief() = default;
@@ -20,14 +20,14 @@ struct brief {
     explicit operator float() const { return std::bit_cast<float>(std::uint32_t{high} << 16U); }
 };
 
-// x, of which the first element lies `apart` elements behind a multiple of 64 bytes.
+// x, whose first element is `apart` elements after a multiple of 64 bytes.
 template <class T> struct placed_numbers {
     alignas(64) std::array<T, 64> all{};
     T* at;
     explicit placed_numbers(std::size_t apart) : at(all.data() + apart) {}
 };
 
-// y = 3 x + 1 of numbers that are stored in 16 bits and computed in 32.
+// y = 3 x + 1 for numbers stored in 16 bits and computed in 32.
 struct stored_in_16_bits {
     static constexpr int threads = detail::element_threads;
     struct shared {};
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
         BOOST_TEST(y.at[9].high == 0);
         BOOST_TEST(load<float>(x.at + 1) == static_cast<float>(apart + 1) / 4);
     }
-    // A tree reads what is stored and computes in the type that it is asked for.
+    // A tree reads the stored type and computes in the requested type.
     std::array<brief, 8> stored{};
     for (std::size_t i = 0; i < 8; ++i) stored[i] = brief(static_cast<float>(i));
     tree::unary<op::squared, tree::input<brief>> const squares{{stored.data()}};
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
     for (int l = 0; l < 8; ++l) BOOST_TEST(v.lane[l] == static_cast<float>(l * l));
 }
 
-// On a device, in groups and behind the last one, at any alignment: what plain conversions give.
+// Device kernels, in full groups and in the tail, at any alignment, agree with plain conversions.
 BOOST_AUTO_TEST_CASE(kernels_of_a_device_compute_what_is_stored_in_16_bits) {
     using squared = tree::unary<op::squared, tree::input<bf16>>;
     context<emulated> ctx(0, 1);
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_lane_is_computed_as_a_number, T, scalars) {
     BOOST_TEST(std::abs(sum(u) - total) < T(1e-6));
 }
 
-// Whether a number stands in a group or behind the last one, its bits are the same.
+// An element has the same bits in a full group and in the tail.
 BOOST_AUTO_TEST_CASE_TEMPLATE(tails_have_the_bits_of_groups, T, scalars) {
     context<blocks> ctx(0, 1);
     for (index_t const n : {1, 3, 4, 5, 255, 1023, 1024, 1025, 2500})

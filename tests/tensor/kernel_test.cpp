@@ -13,7 +13,7 @@ namespace {
 
 constexpr thread_order orders[] = {thread_order::ascending, thread_order::descending, thread_order::permuted};
 
-// What a thread wrote, its neighbours read in the next phase. With `barrier` off they read in the same one.
+// Each thread writes and its neighbours read in the next phase. With `barrier` off they read in the same phase.
 struct reversed {
     static constexpr int threads = 64;
     struct shared {
@@ -38,7 +38,7 @@ struct reversed {
     }
 };
 
-// What a block of N threads works out of x (N), which thread t gets from `of(b, x)`: to out (N).
+// Runs of(b, x) in a block of N threads on x (N) and writes each thread's result to out (N).
 template <int N, class X, class Y, class Of> struct together {
     static constexpr int threads = N;
     struct shared {};
@@ -75,7 +75,7 @@ template <int N> float sum_of(std::vector<float> const& x, thread_order order) {
     return all[0];
 }
 
-// Copies x to shared memory and gives back what is there once it arrived, or, where it does not wait, before that.
+// Copies x to shared memory asynchronously and returns its contents after waiting or, with `waits` off, before.
 struct copying {
     static constexpr int threads = 32;
     static constexpr int each = 3;
@@ -87,7 +87,7 @@ struct copying {
     bool waits = true;
     template <class Block> void operator()(Block& b, shared& s, index_t) const {
         b.phase([&](int t) {
-            for (int i = each * t; i < each * (t + 1); ++i) s.x[i] = 0;  // what was there before
+            for (int i = each * t; i < each * (t + 1); ++i) s.x[i] = 0;  // the previous contents
         });
         b.phase([&](int t) { b.copy_async(s.x + each * t, x + each * t, each); });
         if (waits) b.wait_for_copies();
@@ -97,7 +97,7 @@ struct copying {
     }
 };
 
-// out = x + 1, by slices of shared memory.
+// out = x + 1, in slices through shared memory.
 struct by_slices {
     static constexpr int threads = 8;
     struct shared {
@@ -111,7 +111,7 @@ struct by_slices {
             detail::copy_first(b, &s.x[place][t], x + first + t, n - first - t);
         };
         detail::for_slices(b, n, threads, start, [&](int t, index_t first, int place) {
-            // A neighbour's copy.
+            // Reads an element that another thread copied.
             int const other = threads - 1 - t;
             if (first + other < n) out[first + other] = s.x[place][other] + 1;
         });
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(sums_in_a_fixed_tree) {
     }
 }
 
-// Halves are added first: of a warp, then of the warps.
+// Sums are trees that add halves: first within each warp, then across warps.
 BOOST_AUTO_TEST_CASE(a_sum_is_the_tree_that_it_says) {
     auto const x = draws<float>(1024, 1);
     auto const halves = [](std::vector<float> v) {
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(a_sum_is_the_tree_that_it_says) {
     long double exact = 0;
     for (float const v : x) exact += v;
     BOOST_TEST(std::abs(static_cast<double>(sum_of<1024>(x, thread_order::ascending) - exact)) < 1e-4);
-    // Whole numbers are added exactly, whatever their type and their number.
+    // Whole numbers are added exactly, for any type and any count.
     std::vector<index_t> numbers(256);
     std::iota(numbers.begin(), numbers.end(), index_t{1} << 40);
     BOOST_TEST((worked_out<256, index_t>(numbers, summed)[200]) == (index_t{256} << 40) + 255 * 128);
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(the_largest_of_a_block) {
     BOOST_TEST((worked_out<64, float>(nothing, largest)[7]) == nothing[0]);
 }
 
-// What comes from lower threads is on the left: here the places, in the order of the tree, say so.
+// Values from lower threads are the left operand: the thread indices show it here.
 BOOST_AUTO_TEST_CASE(a_fold_keeps_its_sides) {
     std::vector<float> x(128);
     std::iota(x.begin(), x.end(), 0.0F);
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_fold_keeps_its_sides) {
     for (std::size_t t = 0; t < 128; ++t) BOOST_TEST(ends[t] == static_cast<float>(t / 32 * 32 + 31));
 }
 
-// Several sums together have the bits of each by itself, in the lanes that it says.
+// Several sums computed together are bit-identical to separate sums, in the documented lanes.
 BOOST_AUTO_TEST_CASE(sums_of_warps_are_those_of_one_after_another) {
     auto const check = []<int Count>(std::integral_constant<int, Count>) {
         std::vector<group<float, Count>> x(64);

@@ -18,7 +18,7 @@ namespace math = calm::math;
 using calm::lanes;
 using calm::packet;
 
-// Units in the last place of the exact value, denormals included; infinite where one is finite and the other is not.
+// Error in units in the last place (subnormals included); infinite if only one of the two is finite.
 template <class T> double ulps(T got, long double want) {
     using limits = std::numeric_limits<T>;
     if (std::isnan(want)) return std::isnan(got) ? 0.0 : limits::infinity();
@@ -30,7 +30,7 @@ template <class T> double ulps(T got, long double want) {
     return static_cast<double>(std::abs((static_cast<long double>(got) - want) / std::ldexp(1.0L, last)));
 }
 
-// A range of reals, or every positive bit pattern where low == high.
+// Random samples of a range of reals, or of all positive bit patterns if low == high.
 template <class T> std::vector<T> samples(double low, double high) {
     std::vector<T> x(16384);
     calm::random_sequence random({11, calm::stream::evaluation, 0});
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(turns, T, real_types) {
     }
 }
 
-// Im f(x + ih) / h is the derivative, to rounding: every function here allows it.
+// Im f(x + ih) / h is the derivative up to rounding; every function here supports it.
 BOOST_AUTO_TEST_CASE(complex_step) {
     using complex = std::complex<double>;
     constexpr double h = 1e-100;

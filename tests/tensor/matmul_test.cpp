@@ -36,8 +36,8 @@ constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1}, 
 // What a product starts with.
 enum class begins { with_nothing, with_what_is_there, with_a_bias };
 
-// Products of some of the rows of A (most, k) with the rows of B (n, k), which lie in wider matrices, `beside` numbers
-// from where these begin and as many from where their rows end.
+// Products of some rows of A (most, k) with the rows of B (n, k). Both lie in wider matrices, with `beside` numbers
+// before the first row and after each row.
 template <class On, class W> struct few_rows_product {
     using T = typename On::scalar;
     using backend = typename On::backend;
@@ -48,7 +48,7 @@ template <class On, class W> struct few_rows_product {
     numbers<T, backend> bias = draws<T, backend>(n, 3);
     numbers<T, backend> before = draws<T, backend>(most * (n + gap), 4);
 
-    // Rows first .. first + m of C, and what is beside them.
+    // Rows first .. first + m of C, with the gaps between them.
     std::vector<T> found(typename On::context& ctx, index_t first, index_t m, begins start) const {
         auto const from = first * (n + gap);
         numbers<T, backend> c(before.begin() + from, before.begin() + from + m * (n + gap));
@@ -58,7 +58,7 @@ template <class On, class W> struct few_rows_product {
                                                 start == begins::with_a_bias ? bias.data() : nullptr});
         return copied(c);
     }
-    // Whether they are as far from a sum in double as rounding its k terms and what it starts with explains.
+    // Whether the error against a sum in double is explained by rounding k terms and the start value.
     [[nodiscard]] bool is_right(std::vector<T> const& c, index_t first, index_t m, begins start) const {
         auto const x = copied(a), biases = copied(bias), there = copied(before);
         auto const w = copied(b);
@@ -161,8 +161,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
     }
 }
 
-// On a device too, up to sixteen rows: whatever is beside them, wherever they begin, in every order of threads. Another
-// row among them is another way, to other bits.
+// The row independence also holds on a device for up to sixteen rows, for any neighbours, alignment and thread order.
+// One more row selects another algorithm with other bits.
 BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, on, executors_of_blocks) {
     using T = typename on::scalar;
     typename on::context ctx(1, 2), other(1, 1);
@@ -191,10 +191,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, 
             }
 }
 
-// Of which the cpu makes several parts, in every direction, or several slabs of the depth; the last ones are of few
-// columns, few rows and a depth of one.
+// Sizes that the cpu splits into several parts in each dimension, or into several slabs of depth; the last parts have
+// few columns, few rows and a depth of one.
 constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}, {1033, 257, 257}};
-// Against Eigen's.
+// Compared with Eigen.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
     using on = executor<cpu, T>;
     context<> ctx(1, 2);
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
                     BOOST_TEST(worst <= rounding<T> * std::sqrt(static_cast<double>(k)),
                                m << " " << n << " " << k << " " << a_transposed << b_transposed
                                  << static_cast<int>(start) << ": " << worst);
-                    // One thread and memory of the stack: the same bits.
+                    // One thread and stack memory give the same bits.
                     other = p;
                     auto again = drawn_matrix<on>(m, n, 3);
                     other.c = again.data();
@@ -240,8 +240,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
                 }
 }
 
-// A gradient of weights, deeper than the slabs whose sums wait to be added at once: the bits of one thread, whose sums
-// are compared with Eigen's above.
+// A weight gradient with more slabs of depth than are buffered before they are added: bit-identical to one thread,
+// whose sums are compared with Eigen above.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T, scalars) {
     using on = executor<cpu, T>;
     index_t const m = 130, n = 259, k = 7 * 256 + 257;
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T
     }
 }
 
-// Whatever other rows there are, and wherever a row stands in its tile.
+// Each row is independent of the other rows and of its position in its tile.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scalars) {
     using on = executor<cpu, T>;
     context<> ctx(1, 2);
@@ -388,7 +388,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three,
     BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error,
                           says(errc::usage, "expected a bias of 5, found 4"));
     ctx.rehearse(true);
-    BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a rehearsal checks too
+    BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a dry run checks too
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, on, executors) {
@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, o
     BOOST_CHECK_EXCEPTION(matmul(ctx, a, a, b), error, refused);
     BOOST_CHECK_EXCEPTION(matmul(ctx, rows(a.view(), 1, 3), rows(b.view(), 0, 3), a), error, refused);
     matmul(ctx, rows(a.view(), 0, 2), rows(a.view(), 2, 2), b);
-    matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // columns side by side share no element
+    matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // adjacent columns share no element
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_writes_nothing, on, executors) {

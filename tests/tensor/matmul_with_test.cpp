@@ -1,4 +1,4 @@
-// What stands beside a product is what stands there when it is done by itself: to the bits.
+// Products with fused residuals, norms and several results are bit-identical to the separate operations.
 #include "calm/emulated.hpp"
 #include "calm/tensor/matmul_with.hpp"
 
@@ -27,7 +27,7 @@ template <class T, class Backend> struct on_context {
 using all = boost::mpl::list<on_context<float, cpu>, on_context<double, cpu>, on_context<float, blocks>,
                              on_context<float, emulated>, on_context<double, emulated>>;
 
-// Of one row, of as many as go by warps and one more, and of a tile and more.
+// One row, up to the limit of the skinny product and one more, and more than a tile.
 constexpr index_t row_counts[] = {0, 1, 3, 16, 17, 70};
 
 }  // namespace
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
                           says(errc::usage, "calm::matmul_onto", "overlaps the rows to add"));
 }
 
-// And in bf16, where the sum is in fp32.
+// In bf16 the sum is in fp32.
 BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     on_context<float, emulated> with;
     multiply_in_bf16(with.ctx);
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all)
     }
 }
 
-// A device is asked once for few rows, and what is added needs no launch.
+// Few rows take one launch; adding the residual takes none.
 BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
     for (index_t const m : {1, 16, 17}) {
         on_context<float, emulated> with;
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
 
 namespace {
 
-// Rows of K normalised on their way into two products, with tables in W.
+// Rows of K normalised as input of two products with tables in W.
 template <class On, class W, index_t K> struct normed_products {
     using T = typename On::scalar;
     using Backend = typename On::backend;
@@ -147,7 +147,7 @@ template <class On, class W, index_t K> struct normed_products {
     auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
         return rows_to_norm<T, K, Backend>{rows, {gain.data(), {}}, eps};
     }
-    // What the products of such a factor come to, one behind the other.
+    // The results of both products of such a factor, concatenated.
     template <class A> std::vector<T> of(A const& a) {
         auto const y = with.template drawn<13>(a.extent(0), 5);
         auto const z = with.template drawn<1>(a.extent(0), 5);
@@ -156,7 +156,7 @@ template <class On, class W, index_t K> struct normed_products {
         for (T const each : values_of(with.ctx, z)) both.push_back(each);
         return both;
     }
-    // The same where they are normalised before.
+    // Normalises first, then multiplies.
     std::vector<T> one_after_another() {
         auto const y = with.template drawn<K>(x.extent(0), 6);
         auto const r = with.ctx.saved.template take<T>(extents<dyn>(x.extent(0)));
@@ -189,7 +189,7 @@ template <class On, class W, index_t K> void check_normed_products() {
         }
         of.check_near_truth(found);
         of.check_near_truth(of.one_after_another());
-        // A row has its bits whatever is beside it.
+        // A row has the same bits for any neighbours.
         for (index_t i = 0; i < m; ++i) {
             auto const alone = of.of(of.to_norm(rows(of.x, i, 1)));
             BOOST_TEST(std::equal(alone.begin(), alone.end() - 1, found.begin() + i * 13));

@@ -7,7 +7,7 @@ using namespace calm::test;
 
 namespace {
 
-// How much there is of each operand; the destination is (3, 5).
+// Operand sizes; the destination is (3, 5).
 struct given {
     index_t x = 3, dy = 3, mean = 3, r = 3;  // rows
     index_t w = 5, b = 5, dw = 5, db = 5;    // columns
@@ -47,7 +47,7 @@ void call_layer_norm_back(given const& s) {
                     of(s.r).view());
 }
 
-// What a call says of one wrong size.
+// Checks the error message of a call with one wrong size.
 template <class Call> void check(Call call, given const& s, std::string const& sentence) {
     call({});
     BOOST_TEST(usage_sentence([&] { call(s); }) == sentence);
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(every_operand_of_another_size_is_refused) {
     check(call_layer_norm_back, {.db = 4}, "calm::layer_norm_back: expected db of 5 numbers, found 4");
 }
 
-// Squares that overflow make no row of zeros, or of the bias: nothing that looks like a result comes of them.
+// If the sum of squares overflows, the row becomes NaN, not zeros or the bias that look like a result.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, executors) {
     using T = typename on::scalar;
     constexpr index_t R = 3, D = 19;
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, executors) 
     is_marked("layer_norm");
 }
 
-// LayerNorm and its gradients by their definition, of tensors as they are.
+// LayerNorm and its gradients compared with their definition, with tensors as operands.
 BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
     using T = typename on::scalar;
     constexpr index_t R = 3, D = 19;
@@ -140,8 +140,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
 
 namespace {
 
-// Gradients of a norm of rows by their definition, added up in double, and the most that rounding may change of each:
-// so much of what their terms come to without signs. Statistics are those that the verbs are given.
+// Gradients of row norms from their definition, summed in double with the given statistics, and the sums of the terms'
+// magnitudes, which scale the rounding error.
 struct wanted_gradients {
     std::vector<double> dx, dw, db, dx_terms, dw_terms, db_terms;
 
@@ -185,12 +185,12 @@ double worst_of(Numbers const& got, std::vector<double> const& want, std::vector
 
 }  // namespace
 
-// Rows of whole groups and others, some wider than a block holds in registers; few and so many that a block has several
-// of them. dx stands for itself, or takes the place of dy or x.
+// Rows that are multiples of a group and others, some wider than a block's registers. Few rows, and so many that a
+// block processes several. dx is separate, or overwrites dy or x.
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
     using T = typename on::scalar;
     using matrix_on = typename on::template tensor<extents<dyn, dyn>>;
-    // Sums of D or R terms, each rounded a few times, in trees.
+    // Tree sums of D or R terms, each rounded a few times.
     double const bound = 32 * static_cast<double>(std::numeric_limits<T>::epsilon());
     struct size {
         index_t rows, width;

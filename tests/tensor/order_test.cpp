@@ -1,4 +1,4 @@
-// Rows in the order of their ids, beside std::stable_sort, and what is added up in that order.
+// Sorting rows by id, compared with std::stable_sort, and sums in that order.
 #include "calm/emulated.hpp"
 
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 using backends = boost::mpl::list<blocks, emulated>;
 using ids_type = std::vector<row_id>;
 
-// Some ids often, most of them now and then.
+// Two ids are frequent, the others occasional.
 ids_type ids_of(index_t n, index_t V) {
     ids_type ids;
     random_sequence random({1, stream::choice, 0});
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_one_id_are_added_as_they_come, Backend, ba
     });
 }
 
-// What is launched follows from the sizes alone.
+// The launches depend on the sizes alone.
 BOOST_AUTO_TEST_CASE(a_device_is_asked_for_two_kernels_every_eight_bits) {
     constexpr index_t n = 3000;
     context<emulated> ctx(1, 1);

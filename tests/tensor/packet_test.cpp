@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(splat_fills_every_lane) {
     BOOST_TEST(calm::splat<float>(2.0F) == 2.0F);
 }
 
-// Halves are added until one lane is left: fixed, so the same bits everywhere.
+// Adds halves until one lane is left: a fixed order, so the bits are the same everywhere.
 template <class T> void sums() {
     using V = packet<T>;
     auto x = numbers<T>();

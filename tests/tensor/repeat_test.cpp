@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_repeated_and_their_sums_come_back, on, ex
         }
 }
 
-// Of none there is no copy, and their sum is 0.
+// Zero repetitions produce no rows, and their sum is 0.
 BOOST_AUTO_TEST_CASE_TEMPLATE(rows_may_stand_for_none, on, executors) {
     using T = typename on::scalar;
     using backend = typename on::backend;

@@ -1,4 +1,4 @@
-// What is turned on its way into a cache is what is turned and then appended: to the bits.
+// rotate_and_append is bit-identical to rotating and then appending.
 #include "calm/emulated.hpp"
 #include "calm/tensor/rotate.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double theta = 10000;
 
-// New positions of sequences 2 and 0 of a cache of three, with heads of that size: twice as many of queries as of keys.
+// New positions of sequences 2 and 0 in a cache of three, with twice as many query heads as key heads.
 template <class T, class Backend, index_t HeadSize, index_t KeyHeads> struct new_positions {
     static constexpr index_t width = HeadSize * KeyHeads, room = 9;
     context<Backend> ctx{1, 2};
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(keys_are_turned_on_their_way_into_a_cache, on, all
     using T = typename on::scalar;
     check_one_after_another<T, typename on::backend, 2, 1>();
     check_one_after_another<T, typename on::backend, 8, 3>();
-    check_one_after_another<T, typename on::backend, 264, 2>();  // of more pairs than a kernel takes
+    check_one_after_another<T, typename on::backend, 264, 2>();  // more pairs than one kernel block handles
 }
 
 BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_turn_and_append) {

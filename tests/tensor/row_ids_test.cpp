@@ -1,4 +1,4 @@
-// Ids that a step takes: checked and numbered on the host, brought in one copy, and not looked at again.
+// Ids for one training step: validated and made unique on the host, uploaded in one copy, and not read again.
 #include "calm/emulated.hpp"
 
 #include "calm/tensor/rows.hpp"
@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(they_are_numbered_in_order_of_appearance, Backend,
     BOOST_TEST(brought(ctx, found.ids) == ids, boost::test_tools::per_element());
     BOOST_TEST(brought(ctx, found.places) == (ids_type{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
     ids_type want{7, 2, 0, 9};
-    if (device_memory<Backend>) want.insert(want.end(), {1, 3});  // as many as there can be, each once
+    if (device_memory<Backend>) want.insert(want.end(), {1, 3});  // padded to the maximum, each id once
     BOOST_TEST(brought(ctx, found.distinct) == want, boost::test_tools::per_element());
     BOOST_CHECK((found.ids.below() == 10 && found.distinct.below() == 10));
     BOOST_TEST(found.places.below() == found.distinct.size());
@@ -66,14 +66,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_takes_the_memory_of_the_worst, Backend
     BOOST_TEST(uploaded(worst, all, 6).distinct.size() == 6);
     uploaded(other, few, 6);
     rehearsal.rehearse(true);
-    BOOST_TEST(uploaded(rehearsal, bad, 6).distinct.size() == 6);  // it knows no ids
+    BOOST_TEST(uploaded(rehearsal, bad, 6).distinct.size() == 6);  // does not read ids
     BOOST_TEST(rehearsal.saved.peak() == worst.saved.peak());
     BOOST_TEST(rehearsal.scratch.peak() == worst.scratch.peak());
     BOOST_TEST(other.saved.peak() == worst.saved.peak());
 }
 
-// On a device nothing follows from the ids: sizes, copies and launches are the same whatever they are, and nothing
-// waits.
+// On a device nothing depends on the ids: sizes, copies and launches are constant, and nothing waits.
 BOOST_AUTO_TEST_CASE(a_device_is_asked_for_the_same_whatever_the_ids_are) {
     constexpr index_t V = 40, n = 30;
     context<emulated> ctx(1, 1);
@@ -95,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_for_the_same_whatever_the_ids_are) {
     BOOST_TEST(asked(2) == n);
 }
 
-// What the host's executor is given it reads where it stands.
+// The cpu reads ids in place.
 BOOST_AUTO_TEST_CASE(nothing_is_copied_on_the_cpu) {
     context<> ctx(1, 1);
     ids_type const ids{3, 1, 2};
@@ -103,7 +102,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_copied_on_the_cpu) {
     BOOST_TEST(upload.given(ids).data() == ids.data());
 }
 
-// Ids that were checked for a table are not taken for a smaller one's.
+// Ids validated for one table are refused for a smaller one.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_check_holds_for_the_table_it_was_made_for, Backend, backends) {
     context<Backend> ctx(1, 1);
     tensor<float, extents<dyn, 3>, Backend> table{extents<dyn, 3>(9)}, larger{extents<dyn, 3>(11)},

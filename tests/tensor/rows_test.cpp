@@ -21,7 +21,7 @@ template <class T, class Backend> matrix_view<T const, 5, Backend> read(tensor<T
     return x;
 }
 
-// f(ctx) gives the same bits with 1, 2 and 3 threads and in every order of the threads of a block; returns them.
+// Checks that f(ctx) gives the same bits with 1, 2 and 3 threads and in every order of a block's threads; returns them.
 template <class On, class F> auto same_bits(F const& f) {
     auto const run = [&](int threads, thread_order order) {
         typename On::context ctx(1, threads);
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, executors) {
     using T = typename on::scalar;
     constexpr index_t D = 300;  // more columns than a block has
     for (index_t const R : {70, 600})
-        for (index_t const first : {0, 1}) {  // a matrix that begins there is not aligned
+        for (index_t const first : {0, 1}) {  // a matrix at offset 1 is not aligned
             typename on::vector x{extents<dyn>(R * D + 1)};
             typename on::template tensor<extents<D>> sums;
             draw(x, 1);
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_gathered_and_their_gradients_scattered, o
         return copied(dx);
     });
     bool same = true;
-    std::vector<T> want(V * 5, T{1});  // rows of one id in order: to the bit
+    std::vector<T> want(V * 5, T{1});  // rows of one id are added in order, bit-identical
     for (index_t r = 0; r < R; ++r)
         for (index_t j = 0; j < 5; ++j) {
             auto const at = static_cast<index_t>(ids[static_cast<std::size_t>(r)]) * 5 + j;
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused
             gather_rows(ctx, y.view(), read(x), seen<on>({0, bad})), error,
             says(errc::tokenizer, "token id " + std::to_string(bad), "vocabulary of 4", "another tokenizer"));
     ids_on<on> many(1000, 3);
-    many[700] = 5, many[701] = 6;  // the first is named
+    many[700] = 5, many[701] = 6;  // the message names the first
     table<on> more{extents<dyn, 5>(1000)};
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, more.view(), read(x), seen<on>(many)), error,
                           says(errc::tokenizer, "token id 5 "));
@@ -138,14 +138,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), read(x), seen<on>(three)), error, shape);
     BOOST_CHECK_EXCEPTION(scatter_add_rows(ctx, y.view(), read(y), seen<on>(three)), error, shape);
     ctx.rehearse(true);
-    gather_rows(ctx, y.view(), read(x), seen<on>({0, 99}));  // a rehearsal knows no ids
+    gather_rows(ctx, y.view(), read(x), seen<on>({0, 99}));  // a dry run does not read ids
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, executors) {
     typename on::context ctx(1, 1);
     ids_on<on> const ids{7, 2, 7, 0, 2, 9};
     auto const found = numbered(ctx, seen<on>(ids), 10);
-    // On a device nobody counts: there all of them stand for the distinct ones.
+    // On a device the list is not reduced: all ids are used as the distinct ones.
     bool const counted = host_memory<typename on::backend>;
     std::vector<token_id> const distinct = counted ? std::vector<token_id>{7, 2, 0, 9} : std::vector<token_id>(ids);
     std::vector<token_id> const places =
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, executors
     BOOST_TEST(copied(found.places) == places, boost::test_tools::per_element());
     BOOST_CHECK((found.ids.are_known() && found.distinct.below() == 10 && found.places.below() == (counted ? 4 : 6)));
     BOOST_CHECK_EXCEPTION(numbered(ctx, seen<on>(ids), 9), error, says(errc::tokenizer, "token id 9"));
-    // A rehearsal does not know the ids and takes the memory of the worst.
+    // A dry run does not know the ids and takes the memory of the worst case.
     typename on::context rehearsal(1, 1);
     rehearsal.rehearse(true);
     BOOST_TEST(numbered(rehearsal, seen<on>(ids), 10).distinct.size() == 6);

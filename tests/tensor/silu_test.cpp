@@ -1,4 +1,4 @@
-// What a SiLU makes of products in one launch, beside the verbs one after another and beside the truth in double.
+// SiLU fused with products in one launch, compared with separate operations and with exact results in double.
 #include "calm/emulated.hpp"
 #include "calm/tensor/silu.hpp"
 
@@ -23,7 +23,7 @@ using all = boost::mpl::list<on_context<float, float, cpu>, on_context<double, d
                              on_context<double, double, emulated>, on_context<float, bf16, emulated>>;
 using devices = boost::mpl::list<on_context<float, float, emulated>, on_context<double, double, emulated>>;
 
-// m rows of K, and tables of N rows for the gate and what it is a gate of.
+// m rows of K, and tables of N rows for the gate and the gated product.
 template <class On, index_t K> struct products {
     using T = typename On::scalar;
     using W = typename On::weights;
@@ -46,7 +46,7 @@ template <class On, index_t K> struct products {
     auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
         return rows_to_norm<T, K, Backend>{rows, {weights_of_norm.data(), {}}, eps};
     }
-    // y, gate and up, one behind the other.
+    // y, gate and up, concatenated.
     template <class A> std::vector<T> together(A const& a) {
         return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
             matmul_gated(ctx, y, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
@@ -66,7 +66,7 @@ template <class On, index_t K> struct products {
             values.insert(values.end(), more.begin(), more.end());
         return values;
     }
-    // Of the first third, y.
+    // Checks y, the first third of `found`.
     void check_near_truth(std::vector<T> const& found, bool is_normed) {
         auto const in_double = [&](auto const& table) {
             auto const stored = values_of(ctx, table);
@@ -80,7 +80,7 @@ template <class On, index_t K> struct products {
         for (index_t i = 0; i < std::ssize(found) / 3; ++i) {
             auto const g = by_gate.at(i / N, i % N), u = by_up.at(i / N, i % N);
             double const silu = g.value / (1 + std::exp(-g.value));
-            // The slope of silu is at most 1.1, and silu itself is rounded a few times.
+            // The derivative of silu is at most 1.1, and silu itself is rounded a few times.
             double const terms = 1.1 * g.terms * std::abs(u.value) + std::abs(silu) * (u.terms + std::abs(u.value));
             double const apart = static_cast<double>(found[static_cast<std::size_t>(i)]) - silu * u.value;
             BOOST_TEST(std::abs(apart) <= by_gate.bound() * terms, K << ": " << i << " is apart by " << apart);
@@ -88,7 +88,7 @@ template <class On, index_t K> struct products {
     }
 };
 
-// Of rows as they are, or made into factors that are normalised.
+// Rows as they are, or as factors to be normalised.
 template <class On, index_t K> void check_gated_products(bool is_normed) {
     for (index_t const m : {0, 1, 2, 3, 8, 9, 16, 17, 70}) {
         products<On, K> of(m);
@@ -101,7 +101,7 @@ template <class On, index_t K> void check_gated_products(bool is_normed) {
         if (m > 16) continue;
         of.check_near_truth(found, is_normed);
         if constexpr (std::is_same_v<typename On::backend, cpu>) continue;
-        // A row has its bits whatever is beside it, and in another order of threads.
+        // A row has the same bits for any neighbours and any thread order.
         if constexpr (!std::is_same_v<typename On::backend, cpu>) of.ctx.order = thread_order::permuted;
         for (index_t i = 0; i < m; ++i) {
             auto const alone = together(rows(of.x, i, 1));
@@ -112,7 +112,7 @@ template <class On, index_t K> void check_gated_products(bool is_normed) {
     }
 }
 
-// silu(c) beside c, which begins as nothing, as what is there, or as a bias.
+// silu(c) next to c, where c starts from nothing, from its previous value, or from a bias.
 template <class On> void check_silu_of_a_product() {
     using T = typename On::scalar;
     constexpr index_t N = 13;
@@ -138,7 +138,7 @@ template <class On> void check_silu_of_a_product() {
     }
 }
 
-// The gate's products with biases.
+// Gated products with biases.
 template <class On> void check_gated_products_with_biases() {
     using T = typename On::scalar;
     for (index_t const m : {1, 16, 17}) {

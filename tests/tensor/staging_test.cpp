@@ -7,7 +7,7 @@
 
 namespace {
 
-// Copies as late as it may: when somebody waits.
+// A queue that copies as late as possible: when something waits.
 struct late_queue {
     struct state {
         std::vector<std::function<void()>> asked;
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(uploads_arrive_however_late_they_are_read) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
         auto given = expected[i];
         staging.upload(queue, got[i].data(), given.data(), given.size());
-        std::fill(given.begin(), given.end(), 0xEE);  // what was given may change
+        std::fill(given.begin(), given.end(), 0xEE);  // the source may change
     }
     queue.run(state.asked.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) BOOST_TEST(got[i] == expected[i], "upload " << i);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(what_fits_waits_for_nothing) {
     for (std::size_t at = 0; at < room; at += 64) staging.upload(late_queue{state}, there.data() + at, here.data(), 64);
     BOOST_TEST(state.waits == 0);
     BOOST_TEST(state.asked.size() == 4U);
-    staging.upload(late_queue{state}, there.data(), here.data(), 1);  // the other room, which nobody reads
+    staging.upload(late_queue{state}, there.data(), here.data(), 1);  // the other buffer, which nothing reads
     BOOST_TEST(state.waits == 1);
     BOOST_TEST(state.done == 0U);
     staging.upload(late_queue{state}, there.data(), here.data(), room);  // the rest of it, and the first again

@@ -1,4 +1,4 @@
-// Who does which task: those of a thread that is held up are done by others.
+// Which thread runs which task: the tasks of a delayed thread are run by others.
 
 #include "calm/tensor/team.hpp"
 
@@ -18,7 +18,7 @@
 using namespace calm;
 using namespace calm::test;
 
-// What the threads of a job wrote is there when it returns, and what the caller wrote before is there for them.
+// The results of a job are visible when it returns, and the caller's earlier writes are visible to the job.
 BOOST_AUTO_TEST_CASE(jobs_follow_one_another) {
     context<> const ctx(0, 3);
     std::vector<index_t> numbers(64);
@@ -39,13 +39,13 @@ BOOST_AUTO_TEST_CASE(tasks_side_by_side_are_one_thread_s) {
     ctx.parallel(10, [&](index_t task, int thread) {
         by[static_cast<std::size_t>(task)] = thread;
         if (thread == 1) second_has_begun = true;
-        while (!second_has_begun) std::this_thread::yield();  // at their first tasks both
+        while (!second_has_begun) std::this_thread::yield();  // both run their first tasks
     });
-    BOOST_TEST(by[0].load() == 0);  // Boost.Test is for one thread
+    BOOST_TEST(by[0].load() == 0);  // not checked inside tasks: Boost.Test is for one thread
     BOOST_TEST(by[5].load() == 1);
 }
 
-// A thread stays at its first task until all others are done: by the other, which does this one's share too.
+// One thread stays at its first task until the other has run all remaining tasks, including the first thread's share.
 BOOST_AUTO_TEST_CASE(a_thread_that_is_held_up_leaves_its_tasks_to_others) {
     constexpr index_t tasks = 41;
     for (int const slow : {0, 1}) {
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_thread_that_is_held_up_leaves_its_tasks_to_others) {
     }
 }
 
-// Each task is longer than a worker's turn; the caller stays at its first until the worker has come back for ten.
+// Each task is longer than a worker's time slice; the caller stays at its first until the worker has run ten.
 BOOST_AUTO_TEST_CASE(a_worker_whose_turn_is_over_comes_back) {
     constexpr std::size_t tasks = 40;
     context<> const ctx(0, 2);
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(more_threads_than_the_system_gives_are_refused) {
         rlim_t pages[6] = {};
         for (auto& one : pages) statm >> one;
         rlim_t const own = pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-        rlimit const limit{own + (rlim_t{64} << 20), RLIM_INFINITY};  // a stack is eight megabytes
+        rlimit const limit{own + (rlim_t{64} << 20), RLIM_INFINITY};  // a stack takes eight megabytes
         ::setrlimit(RLIMIT_DATA, &limit);
         auto const said = usage_sentence([] { context<>(0, 1000).parallel(1000, [](index_t) {}); });
         ::_exit(has(said, "calm: expected 1000 threads, but the system gives ") && has(said, "ask for fewer") ? 0 : 1);

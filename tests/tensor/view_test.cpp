@@ -17,7 +17,7 @@ BOOST_AUTO_TEST_CASE(a_view_is_a_pointer_and_dynamic_sizes) {
     BOOST_TEST(x.size() == 6);
     BOOST_TEST(x.extent(0) == 2);
     BOOST_TEST(x.extent(1) == 3);
-    x[5] = 7;  // a constant view of what may change
+    x[5] = 7;  // a constant view of mutable elements
     BOOST_TEST(memory[5] == 7.0F);
     float total = 0;
     for (float const v : x) total += v;

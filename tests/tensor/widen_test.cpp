@@ -1,5 +1,5 @@
-// Factors and tables of bf16: every product has the bits that it has with the same numbers as float; but that of many
-// rows on a device, which is as close to their product.
+// bf16 factors and tables: every product is bit-identical to the product of the same numbers as float. The exception is
+// a product of many rows on a device, which is only close.
 #include "calm/tensor/cpu/widen.hpp"
 
 #include <cstring>
@@ -26,7 +26,7 @@ template <class On> matrix<float, On> drawn_matrix(index_t rows, index_t columns
     return x;
 }
 
-// A factor in both types: the float is what the bf16 is.
+// One factor in both types, with equal values.
 template <class On> struct both_types {
     matrix<bf16, On> stored;
     matrix<float, On> as_float;
@@ -44,11 +44,11 @@ template <class On> struct both_types {
 
 template <class X> bool same_bits(X const& x, X const& y) {
     auto const here = copied(x), there = copied(y);
-    bool const is_empty = here.empty();  // and may have no memory
+    bool const is_empty = here.empty();  // may have no memory
     return here.size() == there.size() && (is_empty || std::memcmp(here.data(), there.data(), here.size() * 4) == 0);
 }
 
-// Sums of k products of normals, each rounded a few times.
+// Tolerance for sums of k products of normals, each rounded a few times.
 template <class X> bool are_near(X const& x, X const& y, index_t k) {
     auto const here = copied(x), there = copied(y);
     double const bound = 0x1p-22 * static_cast<double>(k + 8);
@@ -68,7 +68,7 @@ template <class X, class Y> bool are_rounded(X const& x, Y const& y) {
 
 }  // namespace
 
-// Few rows, few rows through B as it is stored, tiles, several parts, depths and widths that fill no register.
+// Few rows, few rows with B as stored, tiles, several parts, depths and widths that fill no register.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_product_by_bf16_is_the_product_by_the_same_numbers_as_float, on, backends) {
     struct shape {
         index_t m, n, k;
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_and_rows_of_a_wider_matrix_of_bf16, on, ba
     }
 }
 
-// NaN and infinity too. Products take a subnormal number for zero, of whichever type.
+// Includes NaN and infinity. Products treat subnormal numbers of either type as zero.
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_bf16_times_one_is_itself, on, backends) {
     context<on> ctx(1, 1);
     matrix<bf16, on> all(matrix_shape(65536, 1));

@@ -1,4 +1,4 @@
-// A step allocates nothing after the first: from one `step` callback to the tenth behind it nothing asks malloc.
+// After the first training step nothing calls malloc: checked over the ten steps that follow.
 
 #include <boost/test/unit_test.hpp>
 
@@ -21,7 +21,7 @@ std::atomic<std::size_t> allocations = 0;
 
 }  // namespace
 
-// The allocators of glibc, counted. The memory of operator new comes from them too.
+// glibc's allocators, counted. operator new uses them too.
 extern "C" {
 // NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(std::size_t size);
@@ -57,7 +57,7 @@ using namespace calm;
 
 namespace {
 
-// So wide that products pack their factors, which takes memory.
+// Wide enough that products pack their factors, which takes memory.
 inline constexpr configuration<> wide{
     .autoencoder = {.vocab_size = 300, .patch_size = 2, .hidden_size = 256, .intermediate_size = 320, .latent_size = 8},
     .hidden_size = 256,
@@ -70,7 +70,7 @@ using model_type = calm_model<wide>;
 inline constexpr auto drafting = with_head(wide, drafted{.num_mlp_layers = 1, .noise_size = 8});
 using tokens_model = autoregressive_model<autoregressive_configuration{.llama = llama_sizes_of(wide)}>;
 
-// Ids whose number of distinct ones differs from step to step.
+// A source whose number of unique ids differs between steps.
 struct uneven_source {
     std::uint32_t state = 1;
     void operator()(std::span<token_id> tokens) {
@@ -82,7 +82,7 @@ struct uneven_source {
     }
 };
 
-// Allocations in ten steps behind the first.
+// Allocations in the ten steps after the first.
 struct ten_steps {
     std::size_t before = 0;
     std::size_t after = 0;
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(steps_of_an_autoencoder_allocate_nothing) {
     }
 }
 
-// Steps with few samples and targets a position.
+// Steps with few samples and targets per position.
 template <class Model> void check_language_model() {
     for (int const threads : {1, 2}) {
         resident<Model> own(wide.autoencoder.vocab_size);

@@ -1,4 +1,4 @@
-// Training of an autoregressive model, token level and patch level first.
+// Training of an autoregressive model, at token level and with patch-level training first.
 #include <numeric>
 
 #include "calm/model/resident.hpp"
@@ -26,7 +26,7 @@ autoregressive_recipe steps(index_t n) {
     return r;
 }
 
-// 0 1 2 .. 10 0 1 ..: every token follows from the one before.
+// 0 1 2 .. 10 0 1 ..: every token determines the next.
 struct counting {
     index_t next = 0;
     void operator()(std::span<token_id> tokens) {
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(micro_batches_and_threads_change_rounding_alone) {
     BOOST_TEST((weights_of(threads.own.model) == a));
 }
 
-// lambda = 2/3 of the tokens at K = 4: half of the cost, and a third of the steps: (2/3 / 4) / (1/2).
+// lambda = 2/3 of the tokens at K = 4 costs half and takes a third of the steps: (2/3 / 4) / (1/2).
 BOOST_AUTO_TEST_CASE(costs_and_shares_of_patch_level_training) {
     patch_level const two_thirds{.patch = 4, .share = 2.0 / 3};
     BOOST_TEST(two_thirds.cost() == 0.5, boost::test_tools::tolerance(1e-12));
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(costs_and_shares_of_patch_level_training) {
     auto r = steps(30);
     r.level = two_thirds;
     run_of const run(r);
-    // Ten steps of 4 x 12 positions of 4 tokens, twenty of one: two thirds of all tokens.
+    // Ten steps with 4 x 12 positions of 4 tokens, then twenty with single tokens: two thirds of all tokens.
     BOOST_REQUIRE_EQUAL(run.told.size(), 30U);
     for (std::size_t i = 0; i < 30; ++i) BOOST_TEST(run.told[i].first_phase == (i < 10), i);
     BOOST_TEST(run.told[9].tokens == 10 * 4 * 4 * 12);
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(costs_and_shares_of_patch_level_training) {
     BOOST_TEST(run.last.first_phase_steps == 10);
 }
 
-// Either phase has its warm-up and its decay.
+// Each phase has its own warm-up and decay.
 BOOST_AUTO_TEST_CASE(each_phase_has_its_own_rate) {
     auto r = steps(30);
     r.level = {.patch = 4, .share = 2.0 / 3};
@@ -127,7 +127,8 @@ BOOST_AUTO_TEST_CASE(each_phase_has_its_own_rate) {
         BOOST_TEST(run.told[static_cast<std::size_t>(i)].rate == (i < 10 ? first(i) : second(i - 10)), i);
 }
 
-// Stopped in the first phase, at its end and in the second: the weights are those of the undisturbed run.
+// Resumed after a stop in the first phase, at its end and in the second, a run reaches the weights of an uninterrupted
+// run.
 BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on_bit_for_bit) {
     auto r = steps(12);
     r.level = {.patch = 2, .share = 0.5};

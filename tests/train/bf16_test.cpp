@@ -35,7 +35,7 @@ struct trained {
 
 constexpr auto nearest = weight_rounding::nearest, stochastic = weight_rounding::stochastic;
 
-// An autoencoder's steps of 512 tokens, by one seed.
+// Trains an autoencoder with batches of 512 tokens and a fixed seed.
 template <class Backend = cpu>
 trained steps_of(corpus const& text, int threads, bool in_bf16, weight_rounding rounding = nearest) {
     constexpr index_t K = small.autoencoder.patch_size;
@@ -68,8 +68,8 @@ double mean_of_last(std::vector<double> const& losses, std::size_t n) {
 
 }  // namespace
 
-// What is learned in bf16 is what is learned in fp32: at the end the loss is the same within a hundredth, of a loss
-// that has fallen by a fifth. The first losses differ by rounding alone; bits are those of any number of threads.
+// Training in bf16 learns as in fp32: final losses agree within a hundredth, after falling by a fifth. First losses
+// differ only by rounding. Results are bit-identical for any number of threads.
 BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
     auto const text = letters();
     auto const whole = steps_of(text, 1, false);
@@ -87,8 +87,8 @@ BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
     BOOST_TEST((threads.weights == half.weights));
 }
 
-// And on a device, whose products are rounded by kernels of its own: with the losses of the cpu, a hundredth apart, and
-// those of its own fp32. Its first loss is the cpu's in bf16 but for the order of sums.
+// On a device, which has separate rounding kernels: losses within a hundredth of the cpu's and of the device's fp32.
+// The first loss equals the cpu's bf16 loss up to summation order.
 BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
     auto const text = letters();
     auto const cpu_half = steps_of(text, 2, true);
@@ -102,8 +102,8 @@ BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
     BOOST_TEST(std::abs(mean_of_last(half.losses, 20) / mean_of_last(cpu_half.losses, 20) - 1) < 0.01);
 }
 
-// Rounded at random the weights learn the same too, by copies of which the plan knows; bits are those of any number of
-// threads.
+// Stochastic rounding of weights learns as well, and the memory plan includes the copies. Results are bit-identical for
+// any number of threads.
 BOOST_AUTO_TEST_CASE(training_with_weights_rounded_at_random_loses_as_in_fp32) {
     auto const text = letters();
     auto const whole = steps_of(text, 2, false);

@@ -27,7 +27,7 @@ constexpr configuration<> small(index_t K) {
             .head = {.num_mlp_layers = 1, .noise_size = 4}};
 }
 
-// Boost names a typed case by its type.
+// Types for Boost, which names a typed case by its type.
 struct one_token {
     static constexpr configuration<> value = small(1);
 };
@@ -39,7 +39,7 @@ struct three_tokens {
 };
 using patch_sizes = boost::mpl::list<one_token, two_tokens, three_tokens>;
 
-// A model of random weights, large enough that its samples differ.
+// A model with random weights, large enough that its samples differ.
 template <model_configuration auto C> struct random_model {
     arena<> values{"values"};
     calm_model<C> model{5};
@@ -63,7 +63,7 @@ std::vector<token_id> random_tokens(std::size_t n) {
     return tokens;
 }
 
-// What follows a text of whole patches, m patches with noise at a place: the text read anew, without a cache.
+// m patches that follow a text of whole patches, with noise at a place, computed without a cache.
 template <class Model>
 std::vector<token_id> following(context<>& ctx, Model& model, std::vector<token_id> const& text, index_t m,
                                 noise_place const& place) {
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
     index_t branched = 0;
     for (index_t b = 0; b < 2; ++b) {
         std::span<token_id const> const block = std::span(blocks).subspan(static_cast<std::size_t>(b * P) * k, P * k);
-        for (index_t p = 0; p + S < P; ++p) {  // the last ones have no four tokens
+        for (index_t p = 0; p + S < P; ++p) {  // the last positions have fewer than four tokens
             std::vector<token_id> joined;
             for (index_t s = 0; s < S; ++s) {
                 std::vector<token_id> const text(block.begin(), block.begin() + (p + s + 1) * K);
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
                              static_cast<std::size_t>(N)));
         }
     }
-    BOOST_TEST(branched > 10);  // there is something to see
+    BOOST_TEST(branched > 10);  // the test covers real branches
     special_tokens const none{-1, -1, -1};
     evaluation_settings settings{.block_tokens = P * K, .samples = N, .seed = 9};
     auto const e = evaluate_model(ctx, r.model, blocks, none, nullptr, settings);
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
     BOOST_TEST(e.skipped_pad == 0);
     for (std::size_t n = 0; n < 4; ++n)
         BOOST_TEST((*e.brier)[n] == sum.sum[n] / static_cast<double>(sum.count), boost::test_tools::tolerance(1e-12));
-    // Neither batch nor threads change it; and a subset is some of the same.
+    // Batch size and threads change nothing; a subset scores the requested number of positions.
     settings.batch = 1;
     context<> alone(3, 1);
     BOOST_TEST(*evaluate_model(alone, r.model, blocks, none, nullptr, settings).brier == *e.brier,

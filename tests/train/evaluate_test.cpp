@@ -38,7 +38,7 @@ template <model_configuration auto C = base> struct random_model {
     }
 };
 
-// Tokens below the specials.
+// Only ordinary tokens.
 std::vector<token_id> random_blocks(index_t blocks, std::uint64_t seed = 5, std::uint32_t among = 94) {
     random_sequence random({seed, stream::story, 0});
     std::vector<token_id> tokens(static_cast<std::size_t>(blocks) * block_size);
@@ -48,7 +48,7 @@ std::vector<token_id> random_blocks(index_t blocks, std::uint64_t seed = 5, std:
 
 evaluation_settings const settings{.block_tokens = P * K, .samples = 4, .seed = 9};
 
-// Noise decides nothing: the first layer that reads it is zero.
+// Makes noise irrelevant: zeroes the first layer that reads it.
 void make_deterministic(model_type& model) {
     auto const clear = [&](std::string const& name, auto& p) {
         if (name == "mlp_generator.noise_embd.weight") std::fill_n(p.value.data(), p.value.size(), 0.0F);
@@ -56,7 +56,7 @@ void make_deterministic(model_type& model) {
     model.visit(clear);
 }
 
-// The patches that follow the first P - 1 of each block, with the noise of evaluation.
+// The patches predicted after the first P - 1 of each block, with the noise of evaluation.
 std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector<token_id> const& blocks,
                                   index_t samples) {
     auto const n = static_cast<index_t>(blocks.size());
@@ -68,7 +68,7 @@ std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector
     return drawn;
 }
 
-// Of every block.
+// The chosen positions of every block.
 std::vector<std::vector<index_t>> chosen_positions(std::span<token_id const> blocks, evaluation_settings const& s) {
     std::vector<std::vector<index_t>> all;
     auto const source = blocks_in(blocks, block_size);
@@ -97,17 +97,17 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
     BOOST_TEST(clean.skipped_pad == 0);
     BOOST_TEST(clean.sequences == 3);
     BOOST_TEST(clean.block == P * K);
-    blocks[0] = special.pad;                   // in the first patch: it is no target
+    blocks[0] = special.pad;                   // in the first patch, which is not a target
     blocks[K] = special.pad;                   // in the second
     blocks[3 * K - 1] = special.pad;           // in the third
-    blocks[block_size + 5 * K] = special.pad;  // in the last of the second block, three times
+    blocks[block_size + 5 * K] = special.pad;  // in the last patch of the second block, three times
     blocks[block_size + 5 * K + 1] = special.pad;
     blocks[block_size + 5 * K + 2] = special.pad;
     auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(e.positions == 3 * (P - 1) - 3);
     BOOST_TEST(e.skipped_pad == 3);
     BOOST_TEST(e.sequences == 3);
-    // A block of PAD alone is no sequence.
+    // A block of PAD alone is not a sequence.
     std::fill_n(blocks.begin() + 2 * block_size, block_size, special.pad);
     auto const fewer = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(fewer.sequences == 2);
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
     BOOST_TEST(e.positions == 30);
     for (std::size_t n = 0; n < 4; ++n)
         BOOST_TEST((*e.brier)[n] == sum.sum[n] / 30, boost::test_tools::tolerance(1e-12));
-    // As many as there are, or more, are all.
+    // A subset of at least all positions equals the full evaluation.
     auto const all = to_json(evaluate_model(ctx, r.model, blocks, special, nullptr, settings));
     for (index_t const many : {100, 1000}) {
         some.positions = many;
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_is_scored_as_it_is_among_all) {
 
 BOOST_AUTO_TEST_CASE(every_position_is_as_likely_in_a_subset) {
     auto blocks = random_blocks(4);
-    blocks[2 * K + 1] = special.pad;  // one that does not count
+    blocks[2 * K + 1] = special.pad;  // a position that does not count
     constexpr int rounds = 4000;
     std::vector<double> taken(4 * (P - 1), 0.0);
     auto some = settings;
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(every_position_is_as_likely_in_a_subset) {
         if (i != 1) BOOST_TEST(std::abs(taken[i] / rounds - share) < 5 * std::sqrt(share * (1 - share) / rounds));
 }
 
-// Every pair of four things is as likely; above 2^32 things a share of them is taken, from the first to the last.
+// All pairs of four items are equally likely; above 2^32 items the subset is spread from the first to the last.
 BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
     constexpr int rounds = 6000;
     std::array<double, 16> seen{};
@@ -206,14 +206,14 @@ BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
     BOOST_TEST(pairs == rounds);
     BOOST_TEST(chi_square < 20.5);  // 5 degrees of freedom: 0.1 %
 
-    constexpr std::uint64_t many = std::uint64_t{1} << 33;  // twice what 32 bits hold
+    constexpr std::uint64_t many = std::uint64_t{1} << 33;  // twice the 32-bit range
     random_subset half({1, stream::positions, 0}, many, many / 2);
     int taken = 0;
     for (int i = 0; i < 10'000; ++i) taken += half.takes();
     BOOST_TEST(std::abs(taken - 5000) < 200);  // 4 standard deviations
 }
 
-// The blocks that hold what was chosen are all that is computed.
+// Only the blocks that contain chosen positions are computed.
 BOOST_AUTO_TEST_CASE(work_follows_the_positions_and_not_the_text) {
     random_model r;
     context<> ctx(1, 2);
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(work_follows_the_positions_and_not_the_text) {
     BOOST_TEST(passes == 1U);
 }
 
-// Patch by patch: the subset has the noise that its patches have among all.
+// Patch by patch: a patch has the same noise in a subset as among all.
 BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     random_model r;
     context<> ctx(1, 2);
@@ -265,14 +265,14 @@ BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     BOOST_TEST(*e.posterior_std != *all.posterior_std);
 }
 
-// With a small vocabulary and with one that a screen is made of.
+// With a small vocabulary, and with one large enough for token_screen.
 BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
     constexpr special_tokens nothing{-1, -1, -1};
     for (index_t const vocabulary : {V, index_t{8192}}) {
         random_model r(vocabulary);
         make_deterministic(r.model);
         context<> ctx(1, 2);
-        // Patches are replaced by what the model predicts from those before them: after P - 1 rounds all are.
+        // Each round replaces patches by the model's predictions; after P - 1 rounds all are replaced.
         auto blocks = random_blocks(2);
         for (index_t round = 1; round < P; ++round) {
             auto const next = predictions(ctx, r.model, blocks, 1);
@@ -283,10 +283,10 @@ BOOST_AUTO_TEST_CASE(a_model_without_noise_that_is_right_has_brier_lm_100) {
         auto const e = evaluate_model(ctx, r.model, blocks, nothing, nullptr, settings);
         BOOST_TEST(*e.brier_lm == 100.0, boost::test_tools::tolerance(1e-9));
         BOOST_TEST(*e.brier_lm_se < 1e-9);
-        // Wrong with certainty: 2 * 0 - 1.
+        // Certainly wrong answers score 2 * 0 - 1.
         for (std::size_t i = 0; i < blocks.size(); ++i)
             blocks[i] = i % block_size < K ? blocks[i] : (blocks[i] + 1) % 90;
-        // (contexts change with it, so only most of the predictions stay wrong)
+        // (contexts change too, so only most of the predictions stay wrong)
         BOOST_TEST((*evaluate_model(ctx, r.model, blocks, nothing, nullptr, settings).brier)[3] < 0.0);
     }
 }
@@ -330,7 +330,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_the_head_is_that_of_training_at_step_0) {
     auto const hidden = r.model.transformer.forward(as_training, t.inputs, P - 1).y;
     auto const want = r.model.loss_sum(as_training, hidden, t.labels, objective, 0) / (3 * (P - 1));
     BOOST_TEST(*e.head_loss == want, boost::test_tools::tolerance(1e-6));
-    // It is a number of the objective; without one there is none.
+    // head_loss depends on the objective and is missing without one.
     BOOST_TEST(!evaluate_model(ctx, r.model, blocks, special, nullptr, settings).head_loss);
 }
 
@@ -380,12 +380,12 @@ BOOST_AUTO_TEST_CASE(the_autoencoder_is_right_where_it_is_and_pad_does_not_count
     BOOST_TEST((one.token_accuracy == 0.0 || one.token_accuracy == 1.0));
     mostly[2] = special.pad;
     BOOST_TEST(code_of([&] { evaluate_autoencoder(ctx, ae, mostly, special.pad, 3); }) == static_cast<int>(errc::data));
-    // Nothing is predicted by an autoencoder alone.
+    // An autoencoder alone predicts nothing.
     auto const alone = evaluate_model(ctx, ae, tokens, special, settings);
     BOOST_TEST(!alone.brier);
     BOOST_TEST(alone.token_accuracy.value() == e.token_accuracy);
     BOOST_TEST(to_json(alone).find("\"positions\":null") != std::string::npos);
-    // More patches than one chunk holds: the mean of patches that are scored one at a time, each with the noise of its
+    // More patches than one chunk holds: equals the mean over patches scored one at a time, each with the noise of its
     // number.
     auto const many = random_blocks(100);
     auto const all = evaluate_autoencoder(ctx, ae, many, special.pad, 3);
@@ -498,7 +498,7 @@ BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_says_which_score_is_not_positive) {
     e.brier_lm = 0;
     BOOST_TEST(to_table(e).find("BrierLM is 0, without an error, because Brier-4 is not positive") !=
                std::string::npos);
-    // A uniform model's target is never hit twice: with so few samples some score is not positive.
+    // A uniform model rarely hits its target, so with few samples some score is not positive.
     random_model r;
     context<> ctx(1, 2);
     auto const found = evaluate_model(ctx, r.model, random_blocks(3), special, nullptr, settings);

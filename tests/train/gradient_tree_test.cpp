@@ -10,7 +10,7 @@ using calm::test::opened;
 
 namespace {
 
-// A matrix longer than a range, a vector, and nothing.
+// A matrix longer than one range, a vector, and an empty parameter.
 template <class E> struct small_model {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -32,7 +32,7 @@ template <class E> struct small_model {
 
 constexpr index_t size = 7001 * 3 + 5;
 
-// The sum of micro-batches first .. first + n - 1, as the tree is defined.
+// The tree sum of micro-batches first .. first + n - 1, by definition.
 template <class T> std::vector<T> tree_sum(index_t first, index_t n) {
     if (n == 1) return draws<T>(size, static_cast<std::uint64_t>(first));
     index_t half = 1;
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_add_up_in_the_tree_of_their_numbers, E, 
         context<typename E::backend> ctx(1, 3);
         ctx.order = thread_order::permuted;
         std::vector<T> in_turn(size);
-        for (int step = 0; step < 2; ++step)  // what waited once is forgotten
+        for (int step = 0; step < 2; ++step)  // no pending sums remain after a step
             for (index_t i = 0; i < n; ++i) {
                 auto const g = draws<T>(size, static_cast<std::uint64_t>(i));
                 auto const matrix = opened(model.matrix.grad);

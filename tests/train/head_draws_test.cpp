@@ -1,4 +1,4 @@
-// A head of every kind, trained for a second, draws latents of the scale of its targets, on every device.
+// Every kind of head, trained for a second, draws latents of the scale of its targets, on every device.
 
 #include <boost/mpl/list.hpp>
 
@@ -16,7 +16,7 @@ using namespace calm::test;
 
 namespace {
 
-// Boost names a typed case by its type.
+// A type for each case, because Boost names a typed case by its type.
 template <class Head, class Backend> struct head_on {
     static constexpr configuration<Head> value = with_head(base, Head{});
     using backend = Backend;
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) 
     auto const next = host.ae_model.posterior(here, numbered(here, as_vector(tokens), host.vocabulary()));
     std::vector<double> targets;
     for (index_t i = 0; i < next.mean.size(); ++i)
-        targets.push_back(std::hypot(next.mean[i], std::exp(next.log_std[i])));  // the root mean square of a draw
+        targets.push_back(std::hypot(next.mean[i], std::exp(next.log_std[i])));  // the root mean square of one draw
     double const ratio = rms(copied(z)) / rms(targets);
     BOOST_TEST_MESSAGE("rms of draws / rms of targets: " << ratio);
     BOOST_TEST(ratio > 0.5);

@@ -1,4 +1,4 @@
-// Scores of an autoregressive model against sums over all that could follow.
+// Scores of an autoregressive model compared with sums over all possible continuations.
 #include <cmath>
 
 #include "calm/model/resident.hpp"
@@ -20,7 +20,7 @@ constexpr index_t V = 5, P = 9;
 constexpr special_tokens special{.bos = -1, .eos = -1, .pad = 4};
 using model_type = autoregressive_model<C>;
 
-// Weights that are large enough to prefer some tokens.
+// Weights large enough to prefer some tokens.
 struct random_model {
     resident<model_type> own{V, held_for::use};
     random_model() {
@@ -38,7 +38,7 @@ std::vector<token_id> random_text(index_t n, std::uint64_t seed) {
     return tokens;
 }
 
-// Probabilities of the token after a text, by a whole forward pass.
+// Probabilities of the token after a text, by a full forward pass.
 std::vector<double> after(model_type& model, std::vector<token_id> const& text) {
     context<> ctx(1, 1);
     auto const n = static_cast<index_t>(text.size());
@@ -70,7 +70,7 @@ double collisions(model_type& model, std::vector<token_id>& text, int n) {
     return sum;
 }
 
-// Brier-1..4 of the one position of the block that is scored.
+// Brier-1..4 of one scored position.
 brier_scores enumerated(model_type& model, std::vector<token_id> const& block, std::size_t position) {
     std::vector<token_id> text(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(position) + 1);
     brier_scores scores{};
@@ -91,8 +91,8 @@ token_evaluation_settings settings_of(std::uint64_t seed, index_t samples = 4) {
 
 }  // namespace
 
-// Block of 9 tokens: predictions 0 .. 4 have four tokens behind them. Brier-1 is exact; of Brier-2..4 the mean over 400
-// seeds lies within five of its standard errors of the sum over all texts.
+// In a block of 9 tokens, predictions 0 .. 4 have four tokens after them. Brier-1 is exact. For Brier-2..4 the mean
+// over 400 seeds is within five standard errors of the sum over all texts.
 BOOST_AUTO_TEST_CASE(scores_are_unbiased) {
     random_model m;
     auto const text = random_text(P, 3);
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_that_of_training_and_bits_are_of_the_bytes
     BOOST_TEST(!without.bits_per_byte.has_value());
 }
 
-// Weights of 0 give every token the same chance.
+// With zero weights every token is equally likely.
 BOOST_AUTO_TEST_CASE(a_model_that_knows_nothing_has_the_closed_forms) {
     resident<model_type> own(V, held_for::use);
     auto const text = random_text(40 * P, 9);
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_knows_nothing_has_the_closed_forms) {
     }
 }
 
-// A rule changes the law that is scored, not the cross-entropy.
+// A sampling rule changes the distribution that is scored, but not the cross-entropy.
 BOOST_AUTO_TEST_CASE(a_rule_is_scored_by_its_own_law) {
     random_model m;
     auto const text = random_text(4 * P, 6);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(a_rule_is_scored_by_its_own_law) {
     settings.sampler = {.T = 0};
     auto const greedy = evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings);
     BOOST_TEST(*greedy.cross_entropy == *usual.cross_entropy);
-    // 2 [hit] - 1 of a law that has one answer: the share of likeliest tokens that are right.
+    // For a deterministic distribution: 2 [hit] - 1, with the fraction of most likely tokens that are right.
     index_t hits = 0, count = 0;
     for (index_t b = 0; b < 4; ++b)
         for (index_t p = 0; p < 5; ++p) {
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_has_the_scores_it_has_among_all) {
     context<> ctx(1, 1);
     auto settings = settings_of(2);
     auto const all = evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings);
-    settings.positions = 30;  // that there are
+    settings.positions = 30;  // all positions
     auto const same = evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings);
     BOOST_TEST(same.positions == 30);
     for (std::size_t n = 0; n < brier_orders; ++n) BOOST_TEST((*same.brier)[n] == (*all.brier)[n]);

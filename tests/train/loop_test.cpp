@@ -18,7 +18,7 @@ namespace {
 using model_type = calm_model<small>;
 using autoencoder_type = model_type::autoencoder_type;
 
-// Counts up modulo the vocabulary: easy to learn, and the same for any size of a micro-batch.
+// Counts up modulo the vocabulary: easy to learn, and independent of the micro-batch size.
 struct counting_source {
     token_id next = 0;
     void operator()(std::span<token_id> tokens) {
@@ -26,7 +26,7 @@ struct counting_source {
     }
 };
 
-// With drawn parameters, those of a frozen autoencoder too.
+// A model with random parameters, including a frozen autoencoder.
 template <class Model> resident<Model> drawn(std::uint64_t seed) {
     resident<Model> own(small.autoencoder.vocab_size);
     context<> const ctx(seed, 1);
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(the_threads_change_no_bit) {
 BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
     auto whole = autoencoder_steps(1);
     auto parts = autoencoder_steps(1, 4);
-    for (auto* const r : {&whole, &parts}) r->optimizer.eps = 1e-3;  // a step then follows the gradient's size
+    for (auto* const r : {&whole, &parts}) r->optimizer.eps = 1e-3;  // makes the step follow the gradient's size
     whole.random_patches = parts.random_patches = 0.3;
     BOOST_TEST(largest_difference(autoencoder_after(whole, 2), autoencoder_after(parts, 2)) < 1e-6);
 
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
     BOOST_TEST(largest_difference(calm_after(one, 2), calm_after(two, 2)) < 1e-6);
 }
 
-// The gradient of the weights counts which rows were kept: masks that repeat count otherwise.
+// The weight gradient depends on which rows were kept, so repeated masks would show.
 BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
     auto const weights_after = [](index_t accumulation) {
         using dropped_type = chain<dropout<4>, linear<4, 4>>;
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
         training_recipe r;
         r.steps = 2;
         r.accumulation = accumulation;
-        r.optimizer.eps = 1;  // a step then follows the gradient's size
+        r.optimizer.eps = 1;  // makes the step follow the gradient's size
         index_t const rows = 8 / accumulation;
         std::vector<float> const ones(32, 1.0F);
         matrix_view<float const, 4> const x(ones.data(), extents<dyn, 4>(rows));
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
     BOOST_TEST(steps > 0);
 }
 
-// Its rate follows the share that was done before a step, also where it goes on.
+// The learning rate follows the progress before each step, also after resuming.
 BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     auto r = calm_steps(0);
     r.warmup = 2;
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     std::vector<progress> told;
     training_callbacks tell;
     tell.step = [&](progress const& now) { told.push_back(now); };
-    // As long as this machine needs for some steps behind the warm-up.
+    // Long enough on this machine for some steps after the warm-up.
     for (r.seconds = 0.2; told.size() <= 4; r.seconds *= 2) {
         told.clear();
         calm_after(r, 1, tell);

@@ -1,5 +1,4 @@
-// Muon: what becomes of singular values, by their closed form; steps, by a plain loop in double; what it takes and
-// refuses.
+// Muon: singular values against their closed form, steps against a plain loop in double, memory and errors.
 #include "calm/train/muon.hpp"
 
 #include <cmath>
@@ -26,11 +25,11 @@ double after_all(double s) {
     return s;
 }
 
-// u (R, C) of rank one: a b^T, |a| = |b| = 1.
+// A rank-one matrix (R, C): a b^T with |a| = |b| = 1.
 struct direction {
     numbers a, b;
 };
-// Pairwise orthogonal, from the rows of a discrete cosine transform.
+// Pairwise orthogonal directions, from the rows of a discrete cosine transform.
 direction direction_of(index_t k, index_t R, index_t C) {
     auto const wave = [&](index_t n) {
         numbers w;
@@ -53,7 +52,7 @@ numbers matrix_of(numbers const& singular, index_t R, index_t C) {
     return x;
 }
 
-// The same in plain loops: what `orthogonalised` promises.
+// Reference for `orthogonalised` in plain loops.
 numbers plainly_orthogonalised(numbers x, index_t R, index_t C) {
     double squares = 0;
     for (double const v : x) squares += v * v;
@@ -87,7 +86,7 @@ double furthest(auto const& got, numbers const& expected) {
     return worst;
 }
 
-// A wide, a high and a square matrix between hidden states, a table, and a vector.
+// A wide, a high and a square hidden matrix, a table, and a vector.
 template <class E> struct mixed_model {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -127,7 +126,7 @@ template <class E> struct mixed_model {
     }
 };
 
-// A matrix under Muon in plain loops.
+// Muon on one matrix in plain loops.
 struct plain_muon {
     index_t R, C;
     numbers weights;
@@ -160,7 +159,7 @@ BOOST_AUTO_TEST_CASE(the_polynomials_take_a_hundredth_to_one_near_one) {
         least = std::min(least, s);
         most = std::max(most, s);
     }
-    // The best that three such polynomials do comes as near from below as from above.
+    // The optimal three polynomials deviate equally above and below 1.
     BOOST_TEST(least == 0.73056, boost::test_tools::tolerance(1e-4));
     BOOST_TEST(most == 2 - least, boost::test_tools::tolerance(1e-4));
     BOOST_TEST(after_all(1e-4) / 1e-4 == 78.33, boost::test_tools::tolerance(1e-3));
@@ -274,7 +273,7 @@ BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
     BOOST_TEST(copied(model.table.value) == copied(again.table.value), boost::test_tools::per_element());
 }
 
-// The first step of moments that are younger than the run is the first step of a run, for these matrices alone.
+// For Muon matrices, the first step with new optimizer state equals the first step of a run.
 BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, E, executors) {
     mixed_model<E> late, first;
     context<typename E::backend> ctx(1, 2);

@@ -1,4 +1,4 @@
-// Ten AdamW steps of both stages against the PyTorch reference's.
+// Ten AdamW steps of both stages compared with the PyTorch reference.
 
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"
@@ -34,7 +34,7 @@ void ten_steps(context<typename Model::backend>& ctx, Model& model, fixture cons
     model.visit(compare);
 }
 
-// The i-th of the equal parts of a sequence.
+// The i-th of `parts` equal parts of a sequence.
 template <class Backend = cpu, class T> numbers<T, Backend> part(std::vector<T> const& all, index_t i, index_t parts) {
     auto const n = static_cast<std::ptrdiff_t>(all.size()) / parts;
     return {all.begin() + i * n, all.begin() + (i + 1) * n};

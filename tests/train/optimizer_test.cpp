@@ -21,7 +21,7 @@ namespace {
 
 std::size_t allocations = 0;
 
-// A matrix that decays, longer than a range and than a packet, and two vectors that don't.
+// A matrix with weight decay, longer than a range and a packet, and two vectors without.
 template <class E> struct small_model {
     using T = typename E::scalar;
     using backend = typename E::backend;
@@ -52,12 +52,12 @@ template <class E> struct small_model {
         fill_normal(ctx, bias.gradient(), key{seed, stream::target, 0}, 0);
         static_cast<void>(empty.gradient());
     }
-    void keep_gradients() {  // for the next step, where a device has taken note of them
+    void keep_gradients() {  // marks all gradients as received, for a further step
         static_cast<void>(matrix.gradient());
         static_cast<void>(bias.gradient());
         static_cast<void>(empty.gradient());
     }
-    // Of matrix and bias, one behind the other.
+    // The values of matrix and bias, concatenated.
     [[nodiscard]] std::vector<double> numbers(auto const& of_matrix, auto const& of_bias) const {
         auto const first = copied(of_matrix), second = copied(of_bias);
         std::vector<double> all(first.begin(), first.end());
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
             BOOST_TEST((e.code() == errc::non_finite));
         }
         model.keep_gradients();
-        stepped(optimizer, ctx, 1e-3);  // the run may go on
+        stepped(optimizer, ctx, 1e-3);  // training can continue
         BOOST_TEST(optimizer.updates() == 1);
     }
 }
@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executor
     BOOST_CHECK_THROW(stepped(optimizer, ctx, 1e-2), error);
     optimizer.discard();
     BOOST_TEST(std::ranges::all_of(model.gradient_numbers(), [](auto g) { return g == 0; }));
-    BOOST_CHECK_THROW(stepped(optimizer, ctx, 1e-2), error);  // none came since
+    BOOST_CHECK_THROW(stepped(optimizer, ctx, 1e-2), error);  // no gradients since discard()
     model.draw_gradients(1);
     stepped(optimizer, ctx, 1e-2);
     BOOST_TEST(optimizer.updates() == 1);

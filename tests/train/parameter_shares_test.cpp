@@ -23,7 +23,7 @@ using calm::test::tree_sum;
 
 namespace {
 
-// Parameters with memory of their own, some of several ranges, some of none.
+// Parameters with memory, some of several ranges, some empty.
 class parts {
 public:
     explicit parts(std::vector<index_t> const& sizes) : sizes_(sizes) {
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(gradients_add_up_in_the_tree_and_values_are_gathered) {
                 shares.gather_values();
                 fine &= ranks.bytes_sent() - before ==
                         4U * static_cast<std::uint64_t>(owned) * static_cast<std::uint64_t>(R - 1);
-                std::vector<std::vector<float>> seen;  // rank 0's
+                std::vector<std::vector<float>> seen;  // values of rank 0
                 for (auto const& each : all.values()) seen.push_back(each);
                 for (auto& each : seen) ranks.broadcast(std::span(each));
                 for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) 
                 context<> const ctx(0, 1);
                 parts all(sizes);
                 parameter_shares<space<>> shares(ctx, all.parameters(), ranks, piece, piece == 16384 ? 30000 : 1000000);
-                std::uint64_t owned = 0;  // of the marked ones
+                std::uint64_t owned = 0;  // elements of marked parameters
                 for (std::size_t i = 0; i < sizes.size(); ++i)
                     for (index_t j = shares.own(i).begin; j < shares.own(i).end; ++j) {
                         all.gradients()[i][static_cast<std::size_t>(j)] = term(0, i, j);
@@ -175,7 +175,8 @@ BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_wh
             double const sum = detail::sum_by_halves(squares.data(), 0, squares.size());
             auto const none = shares.first_bad();
             auto const has = [&](std::size_t i) { return shares.own(i).begin < shares.own(i).end ? 1U : 0U; };
-            if (has(3) != 0 && shares.own(3).end == sizes[3])  // its last range, behind which each has one
+            // the last range of parameter 3; parameters 4 and 5 have one each
+            if (has(3) != 0 && shares.own(3).end == sizes[3])
                 own[own.size() - 1 - has(4) - has(5)] = std::numeric_limits<double>::quiet_NaN();
             static_cast<void>(shares.squares_of_all(own));
             auto const bad = shares.first_bad();

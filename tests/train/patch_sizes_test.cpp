@@ -1,4 +1,4 @@
-// A model of any patch size is trained, goes on from a prompt, and is measured.
+// Models of any patch size train, continue a prompt, and can be evaluated.
 
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
@@ -32,7 +32,7 @@ constexpr configuration<> small(index_t K) {
             .head = {.num_mlp_layers = 1, .noise_size = 8}};
 }
 
-// Boost names a typed case by its type.
+// Types for Boost, which names a typed case by its type.
 struct one_token {
     static constexpr configuration<> value = small(1);
 };
@@ -72,8 +72,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     second.block_tokens = 8 * K;
     second.objective = {.samples = 4, .targets = 4};
 
-    // On text it has not seen: the autoencoder gets more tokens right than guessing the most frequent one could, the
-    // language model comes closer than before in both measures, by more than chance allows.
+    // On unseen text the autoencoder beats guessing the most frequent token, and the language model improves in both
+    // measures by more than chance.
     auto const heldout = build_corpus(std::vector<std::string>{"markov:8000"}, words, {.use = split::heldout});
     auto const unseen = evaluation_blocks(heldout, {packing::unbroken, static_cast<std::size_t>(K)}, 64);
     bigram_table const table(words.vocabulary_size(), text.document(0));
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     BOOST_TEST((*after.brier)[0] > (*before.brier)[0] + 5 * ((*after.brier_se)[0] + (*before.brier_se)[0]));
     BOOST_TEST(to_json(after).find("\"positions\":400") != std::string::npos);
 
-    // Symbols have no BOS: the prompt is whole patches, and the text goes on to the symbol.
+    // Symbols have no BOS, so the prompt is whole patches; generation stops at the exact symbol.
     std::vector<token_id> const prompt(static_cast<std::size_t>(K), 3);
     generation_settings how;
     how.max_tokens = 2 * K + 1;

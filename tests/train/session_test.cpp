@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(a_language_model_stands_on_a_copy_of_its_autoencoder) {
     BOOST_TEST(copied == weights_of(lm.model.ae_model));
 
     auto again = make_calm<small>(ctx, lm.model.ae_model);
-    BOOST_TEST(weights_of(again.model) == weights_of(lm.model));  // the same seed
+    BOOST_TEST(weights_of(again.model) == weights_of(lm.model));  // equal seeds
 }
 
 BOOST_AUTO_TEST_CASE(copies_need_one_vocabulary) {

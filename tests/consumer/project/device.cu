@@ -1,4 +1,4 @@
-// What calm::cuda brings: the headers, nvcc's flags, the libraries. Without a device it says so, and is content.
+// Uses calm::cuda: its headers, nvcc's flags and the libraries. Without a device it says so and succeeds.
 #include <cstdio>
 
 #include "calm/cuda.hpp"

@@ -1,4 +1,4 @@
-// What calm::calm alone brings: headers, Eigen, threads.
+// Uses calm::calm alone: headers, Eigen and threads.
 #include <calm/tensor/expr.hpp>
 #include <calm/version.hpp>
 

@@ -1,4 +1,4 @@
-// What the components text and io bring: calm::calm, PCRE2, simdjson, zlib, zstd, nlohmann-json.
+// Uses the dependencies of the components text and io: PCRE2, simdjson, zlib, zstd and nlohmann-json.
 #include <calm/io/bounded_reader.hpp>
 #include <calm/text/byte_stream.hpp>
 #include <calm/text/pretokenizer.hpp>

@@ -1,6 +1,6 @@
-// Whether cuDNN has a way to compute the graphs of attention, for a device that is only described: no GPU is needed.
-// Arguments: the file that describes it, and the toolkit's stub of the driver, which is loaded where there is no
-// driver: without any cuDNN offers nothing.
+// Checks that cuDNN offers engines for the attention graphs on a device that is only described, so no GPU is needed.
+// Arguments: the file that describes the device, and the toolkit's driver stub, which is loaded if there is no driver.
+// Without either, cuDNN offers nothing.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct attended {
     }
 };
 
-// What descriptors say, read back from them; those of operations on elements cannot be.
+// Reads descriptors back and compares them; element-wise operations cannot be read back.
 class told {
 public:
     explicit told(attention_graph const& g) : graph_(g), told_(g, nullptr) {}
@@ -49,7 +49,7 @@ private:
     template <class V> static V value(object const& one, cudnnBackendAttributeName_t name) {
         return one.template value<V>(name);
     }
-    // Whether an operand of an operation is that tensor.
+    // Whether an operand of an operation is tensor i.
     [[nodiscard]] bool is(object const& operation, cudnnBackendAttributeName_t name, int i) const {
         auto const& t = graph_.tensors.at(static_cast<std::size_t>(i));
         auto const one = operation.object(name, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -106,7 +106,7 @@ void operations_have_their_names() {
         check(calm::detail::pointwise_of(of) == is, "an operation on elements");
 }
 
-// The plan by the best way is made here, but for what only a driver can do: the code is compiled, and not loaded.
+// Makes the plan for the best engine, up to the steps that need a driver: code is compiled but not loaded.
 bool is_planned(calm::detail::cudnn_object const& way, calm::detail::cudnn_target const& target) {
     auto const status = calm::detail::plan_of(way, target).finalise();
     return status == CUDNN_STATUS_SUCCESS || status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
@@ -140,7 +140,7 @@ void check_refused(attended const& a, calm::detail::cudnn_object const& device) 
 
 int main(int argc, char** argv) {
     try {
-        // Whoever opens libcuda.so.1 after it gets what has that name already.
+        // Later loads of libcuda.so.1 then find the stub under that name.
         if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr && argc > 2)
             check(dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL) != nullptr, "the toolkit's stub of the driver");
         std::ifstream file(argc > 1 ? argv[1] : "");

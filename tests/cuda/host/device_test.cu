@@ -1,5 +1,4 @@
-// What of the room `cuda` is decided without a device: which GPU a process has, and what is said of one that cannot run
-// what was compiled.
+// Device decisions that need no device: which GPU a process uses, and the message for a GPU without compiled code.
 #include <string>
 
 #include "on_device.hpp"
@@ -11,7 +10,7 @@ namespace {
 void one_gpu_a_process() {
     check_refused("a GPU that is not there", calm::errc::device, [] { calm::context<calm::cuda> const ctx(0, 4096); });
     check(calm::detail::number_of_device() == 0, "number 0 where none was chosen");
-    calm::detail::choose_device(3);  // what was refused chose nothing
+    calm::detail::choose_device(3);  // the refused context chose no device
     check(calm::detail::number_of_device() == 3, "the number that was chosen");
     calm::detail::choose_device(3);
     check_refused("a second GPU", calm::errc::usage, [] { calm::detail::choose_device(0); });
@@ -23,7 +22,7 @@ void code_for_another_gpu() {
                            "for ") &&
               said.ends_with("; compile it with -DCMAKE_CUDA_ARCHITECTURES=75"),
           said.c_str());
-    check(said.find("90") == std::string::npos, said.c_str());  // 9.0, as the others
+    check(said.find("90") == std::string::npos, said.c_str());  // written as 9.0, like the others
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// cuBLASLt without a device: reads what the library's own descriptors say, and nothing else, and computes that on the
-// memory of the host.
+// A fake cuBLASLt without a device: reads the library's real descriptors, and nothing else, and computes the product on
+// the host.
 
 #include <cstdint>
 #include <stdexcept>
@@ -32,7 +32,7 @@ template <class V> V said(cublasLtMatmulPreferenceOpaque_t& d, cublasLtMatmulPre
     return attribute_of<V>(cublasLtMatmulPreferenceGetAttribute, &d, name);
 }
 
-// A matrix by columns, as a layout says, perhaps seen transposed.
+// A column-major matrix described by a layout, possibly transposed.
 struct lt_matrix {
     index_t rows, columns, stride;
     bool is_transposed;
@@ -52,7 +52,7 @@ struct lt_matrix {
     [[nodiscard]] index_t at(index_t i, index_t j) const { return is_transposed ? i * stride + j : j * stride + i; }
 };
 
-// How often what was asked, and what is answered.
+// Numbers of calls, and the results to return.
 struct lt_log {
     int choices = 0;
     int products = 0;
@@ -62,7 +62,7 @@ struct lt_log {
     cublasStatus_t product = CUBLAS_STATUS_SUCCESS;
 };
 
-// Of lt_products a library: whatever it is given must be what was preferred when the algorithm was chosen.
+// The library of lt_products: checks that the arguments match those for which the algorithm was chosen.
 class lt_on_host {
 public:
     explicit lt_on_host(lt_log& log) : log_(&log) {}
@@ -110,7 +110,7 @@ public:
     }
 
 private:
-    // A number for what the choice may depend on.
+    // A hash of everything that the choice may depend on.
     static std::uint64_t key(detail::lt_description& d) {
         std::uint64_t sum = 14695981039346656037U;
         auto const add = [&](std::uint64_t x) { sum = (sum ^ x) * 1099511628211U; };

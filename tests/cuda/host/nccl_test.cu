@@ -1,5 +1,4 @@
-// NCCL itself: that it links, makes a key, and says in time what is wrong where there is no GPU to begin on. What
-// nccl_engine makes of it is tried in tests/ranks.
+// NCCL itself: it links, makes a key, and reports in time that there is no GPU. tests/ranks tests nccl_engine.
 #include "calm/ranks/nccl.hpp"
 
 #include <chrono>
@@ -23,7 +22,7 @@ void a_key_is_made_without_a_gpu() {
     check(library.make_key(one) == calm::nccl_state::done, library.why().c_str());
     check(library.make_key(other) == calm::nccl_state::done, library.why().c_str());
     check(std::memcmp(&one, &other, sizeof one) != 0, "keys differ");
-    library.abort();  // there is nothing
+    library.abort();  // nothing to abort
 }
 
 // On a GPU that no machine has.
@@ -45,7 +44,7 @@ void ranks_without_a_gpu_are_told() {
     check(std::chrono::steady_clock::now() - begun < std::chrono::seconds(15), "nobody waits");
 }
 
-// Where there is a GPU, one rank begins, exchanges with nobody, and ends.
+// With a GPU, one rank begins, exchanges without peers, and ends.
 void one_rank_begins_and_ends() {
     calm::context<calm::cuda> const ctx;
     calm::on_ranks(1, [&](calm::collective& ranks) {
@@ -58,7 +57,7 @@ void one_rank_begins_and_ends() {
         ranks.finish_on_devices();
     });
 }
-// As NCCL itself says it, where there is none at all.
+// The NCCL call itself also fails in time without a GPU.
 void nccl_without_a_gpu_fails_in_time() {
     ncclUniqueId key{};
     ncclComm_t communicator = nullptr;

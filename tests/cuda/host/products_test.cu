@@ -1,4 +1,4 @@
-// What cuBLASLt is told of products, and what is done with its answers, without a device: the real descriptors, read
+// What cuBLASLt receives for products, and how its answers are handled, without a device: the real descriptors are read
 // and computed on the host.
 #include <limits>
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 template <class T> struct matrix {
     index_t rows, columns, stride;
     std::vector<T> values;
-    index_t first;  // where it begins among the values
+    index_t first;  // offset of the first element
 
     matrix(index_t r, index_t c, index_t more, index_t skipped, std::uint64_t seed) :
         rows(r), columns(c), stride(c + more), values(static_cast<std::size_t>(skipped + r * stride)), first(skipped) {
@@ -31,7 +31,7 @@ template <class T> struct matrix {
 
 enum class start { zero, bias, what_was_there, other_rows };
 
-// One product by the descriptors beside sums in double; what lies between the rows of c must stay.
+// One product by its descriptors compared with sums in double; values between the rows of c must not change.
 template <class T, class W = T>
 void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, index_t k, bool a_transposed,
                      bool b_transposed, start from, index_t more, index_t skipped) {
@@ -40,7 +40,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
     matrix<T> c(m, n, 3 * more, skipped, 3);
     matrix<T> const bias(1, n, 0, skipped, 4);
     auto const before = c;
-    matrix<T> const plus(m, n, 3 * more, skipped, 5);  // as far apart as those of c
+    matrix<T> const plus(m, n, 3 * more, skipped, 5);  // with the stride of c
     if (from != start::what_was_there)                 // which must not be read
         for (index_t i = 0; i < m; ++i)
             std::fill_n(c.values.data() + c.first + i * c.stride, n,
@@ -61,7 +61,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
     if (from == start::other_rows) p.plus = plus.data();
     check(products.multiply(nullptr, p), "a product is computed");
     using factor = calm::computed_in<T>;
-    double const of_result = std::is_same_v<T, factor> ? 0 : 0x1p-8;  // it is rounded once
+    double const of_result = std::is_same_v<T, factor> ? 0 : 0x1p-8;  // rounded once
     double const bound = 8 * static_cast<double>(k + 1) * std::numeric_limits<factor>::epsilon() + of_result;
     bool good = true;
     for (index_t i = 0; i < m; ++i)
@@ -100,7 +100,7 @@ template <class T, class W = T> void all_products() {
     check(log.products == asked && products.unsupported() == 0, "every product is the library's");
 }
 
-// A product of some shape, whose numbers do not matter.
+// A product of a fixed shape with arbitrary numbers.
 struct some_product {
     alignas(256) float a[64] = {};
     alignas(256) float b[64] = {};
@@ -147,7 +147,7 @@ void shapes_are_chosen_once() {
           "so is a type of the factors");
     check(products.shapes() == 8, "they are all known");
 
-    // A known shape with another bias takes that one.
+    // A known shape with another bias pointer uses that pointer.
     some_product two;
     two.bias[0] = 7;
     p = two.p;

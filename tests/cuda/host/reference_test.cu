@@ -1,5 +1,5 @@
-// Thrust's sorts, scans and reductions as a reference that shares no line with the library: for the kernels on the
-// host, and on a GPU where one is.
+// Thrust's sorts, scans and reductions as a reference that shares no code with the library: for the kernels on the
+// host, and on a GPU if there is one.
 #include <thrust/execution_policy.h>
 #include <thrust/extrema.h>
 #include <thrust/functional.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr index_t D = 37;
 using rows = extents<dyn, D>;
 
-// f(ctx) of each executor that is here, near what Thrust says.
+// f(ctx) on every available device must be close to Thrust's result.
 template <class F> void compare_with(char const* what, std::vector<float> const& expected, double bound, F const& f) {
     calm::context<calm::blocks> host(1, 1);
     for (auto const order : {calm::thread_order::ascending, calm::thread_order::permuted}) {
@@ -38,7 +38,7 @@ template <class F> void compare_with(char const* what, std::vector<float> const&
     check_near(what, f(device), expected, bound);
 }
 
-// Rows of equal ids added up: sorted by id, then reduced.
+// Sums of rows with equal ids: sorted by id, then reduced.
 void scattered(index_t R, index_t V) {
     thrust::host_vector<token_id> ids(R);
     for (index_t i = 0; i < R; ++i) ids[i] = static_cast<token_id>((i * i + i / 3) % V);
@@ -60,7 +60,7 @@ void scattered(index_t R, index_t V) {
         for (index_t i = 0; i < end.first - distinct.begin(); ++i)
             expected[static_cast<std::size_t>(distinct[i] * D + j)] += sums[i];
     }
-    std::vector<float> const numbers(order.begin(), order.end());  // whole ones below 2^24
+    std::vector<float> const numbers(order.begin(), order.end());  // whole numbers below 2^24
     compare_with("rows in the order of their ids", numbers, 0, [&]<class B>(calm::context<B>& ctx) {
         calm::vector_view<token_id const, dyn, B> const at =
             given(ctx, std::vector<token_id>(ids.begin(), ids.end()), extents<dyn>(R));
@@ -79,10 +79,10 @@ void scattered(index_t R, index_t V) {
     });
 }
 
-// Of each row of logits: the running sums of exp(logit - highest), the highest with its lowest index, and the sum.
+// For each row of logits: the running sums of exp(logit - highest), the highest with its lowest index, and the sum.
 void scanned(index_t R, index_t width) {
     auto logits = draws(R * width, 3);
-    for (float& x : logits) x = std::round(x * 8) / 8;  // so that the highest stands there more than once
+    for (float& x : logits) x = std::round(x * 8) / 8;  // so that the highest occurs more than once
     std::vector<float> expected;
     std::vector<float> best;
     for (index_t r = 0; r < R; ++r) {
