@@ -1,4 +1,4 @@
-// What is told of a model that learns no context.
+// The advice printed when a model has learned no context.
 
 #include <boost/test/unit_test.hpp>
 
@@ -16,7 +16,7 @@ using calm::test::has;
 
 namespace {
 
-// What emulated/launches counts.
+// The launch counts in tests/emulated are of these sizes.
 static_assert(sizes::calm_m == calm::test::published_m);
 
 entry of(std::string const& name, auto const& sizes) {
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(the_head_that_learns_soonest_is_named) {
                "the drafted head on the same autoencoder (--config tiny-drafted), an autoencoder trained on this text, "
                "patches of 2 tokens (--config tiny-k2), a vocabulary of bytes (train tokenizer --vocabulary 259) and "
                "more time; on a BPE of 512 rate, batch and samples changed little");
-    // One that has it needs none, one with another autoencoder has to be compiled.
+    // A configuration that has the drafted head needs no advice on it; a missing one has to be compiled.
     BOOST_TEST(!has(what_helps(tiny_drafted, 512, all), "drafted"));
     BOOST_TEST(has(what_helps(text, 512, all), "the drafted head on the same autoencoder (docs/configurations.md)"));
     BOOST_TEST(has(what_helps(tiny_drafted, 512, all), "patches of 2 tokens (docs/configurations.md)"));
@@ -59,6 +59,6 @@ BOOST_AUTO_TEST_CASE(the_sentence_has_the_scores) {
     auto const said = no_context_sentence(0.0123, 0.0456, std::string(1000, 'x'));
     BOOST_TEST(has(said, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
     BOOST_TEST(has(said, "look at the next evaluations"));
-    BOOST_TEST(!has(said, "--rate"));  // which would help is not known
+    BOOST_TEST(!has(said, "--rate"));  // it is unknown whether a higher or a lower one would help
     BOOST_TEST(said.ends_with("what was seen to help: " + std::string(1000, 'x')));
 }

@@ -1,4 +1,4 @@
-// An autoregressive model by the programs: trained, gone on with, written with, measured and compared.
+// An autoregressive model through the programs: training, resuming, generation, evaluation and comparison.
 
 #include <boost/test/unit_test.hpp>
 
@@ -38,7 +38,7 @@ public:
         BOOST_REQUIRE_MESSAGE(made.status == 0, line + ": " + made.err);
         return made;
     }
-    // What is wrong with a line, which has to be a mistake of the command line.
+    // Runs a line that must fail with `status` (by default a usage error); returns its error message.
     std::string refused(std::string const& line, int status = 2) const {
         auto const made = run(line);
         BOOST_TEST(made.status == status, line << ": " << made.err);
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
                greedy.out);
     BOOST_TEST(shop().good("generate --model ar --prompt One --max-tokens 20 --top-k 1").out == greedy.out);
 
-    // Lines of JSON: a text has the number of its line, whatever stands beside it.
+    // With --jsonl a text is numbered by its line, independently of the other lines in its batch.
     auto const lines = shop().good("printf '{\"id\": 1, \"prompt\": \"A\"}\\n{\"id\": 2, \"prompt\": \"One\"}\\n' "
                                    ">prompts.jsonl; generate --model ar "
                                    "--jsonl prompts.jsonl --max-tokens 9");
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
     shop().good("evaluate --model ar.bf16 --data stories:1500 --positions 50");
 }
 
-// Patch level first: stopped in either phase, it goes on to the bytes of the undisturbed run.
+// Patch level first: a run stopped in either phase resumes and ends with the same bytes as an undisturbed run.
 BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
     auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";
     auto const whole = shop().good(run + "--out whole");
@@ -139,11 +139,11 @@ BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
         }
     }
     BOOST_TEST(has(shop().content("whole/checkpoints/step-00000012/state.json"), "\"first_phase_steps\": 4"));
-    // Where the second phase begins depends on how long the run is.
+    // The start of the second phase depends on the length of the run.
     BOOST_TEST(has(shop().refused(training + "--patch-level 2:0.5 --steps 16 --out whole"), "  steps   12   16"));
     auto const plan = shop().good(training + "--patch-level 4:0.5 --steps 300 --dry-run --out none").out;
     BOOST_TEST(has(plan, "0.625 of the cost"), plan);
-    // 300 steps of 64 tokens, and three times as many more in the 60 of the first phase.
+    // 300 steps of 64 tokens. Each of the 60 steps in the first phase reads four times as many.
     BOOST_TEST(has(plan, "tokens          3.072e+04"), plan);
 }
 
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
 }
 
-// What the run keeps as it was begun does not follow from the options of a later call.
+// A resumed run keeps some values as it began with them, whatever a later call's options would give.
 BOOST_AUTO_TEST_CASE(a_file_of_options_that_a_run_wrote_goes_on_with_it) {
     std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --data stories:4000 --batch 2 "
                             "--block 32 --threads 1 --seed 3 --out filed ";
@@ -212,14 +212,14 @@ BOOST_AUTO_TEST_CASE(a_model_has_the_positions_that_it_is_trained_on) {
         return std::stoi(text.substr(text.find("max_position_embeddings") + 25));
     };
     BOOST_TEST(positions() == 3000);
-    // 2,692 characters, of which none is a token together with another.
+    // 2,692 characters, no two of which merge into one token.
     auto const written = shop().good("generate --model far --prompt \"$(seq -s ' ' 700)\" --max-tokens 1 --threads 1");
     BOOST_TEST(written.out.size() > 2000U);
     shop().good(run + "64 --steps 2 --override");
-    BOOST_TEST(positions() == 3000);  // it has learned them
+    BOOST_TEST(positions() == 3000);  // the longest block of its training
 }
 
-// All FLOPs of training, or those that the paper counts.
+// --teraflops limits all FLOPs of training, or with --count paper only the FLOPs that the paper counts.
 BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
     std::string const sweep = "sweep --tokenizer markov --data markov:4000 --muon 2 --block 64 --samples 2 "
                               "--positions 100 --threads 1 --autoencoder-tokens 8192 --configs tiny ";
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
                    "--teraflops 0.001: the autoencoder of tiny alone takes"));
 }
 
-// Both kinds of models in one table, each with its own scores, and trained by one sweep.
+// Both kinds of models in one table, each with its own scores, and both trained by one sweep.
 BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
     std::string const text = "--data stories:4000 --steps 2 --threads 1 ";
     shop().good("train autoencoder --config tiny --tokenizer tokenizer.model --batch 64 --out ae " + text);
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
     std::getline(lines, head), std::getline(lines, of_calm_in_table), std::getline(lines, of_ar_in_table);
     BOOST_TEST(of_calm_in_table.starts_with("calm   CALM, K 4, energy "), table);
     BOOST_TEST(of_ar_in_table.starts_with("ar     autoregressive "), table);
-    BOOST_TEST(of_calm_in_table.ends_with(" -"), table);  // bits a byte, which a CALM cannot say
+    BOOST_TEST(of_calm_in_table.ends_with(" -"), table);  // bits per byte: unknown for a CALM
     BOOST_TEST(of_ar_in_table.find(" +- ") != of_ar_in_table.rfind(" +- "), table);
 
     auto const swept = shop().good(
@@ -288,13 +288,13 @@ BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
         BOOST_TEST(std::filesystem::exists(shop().folder().path("both/" + stage + "/model.safetensors")), stage);
 }
 
-// A run of train ar on the same text, whose scores stand beside those of another run.
+// --beside compares with the scores of an earlier run of train ar on the same text.
 BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
-    // Its seconds are made 0, so that its last scores are those after as long.
+    // With its seconds set to 0, its last scores are always the ones to compare with.
     shop().good("cp -r ar quick; sed -i 's/\"seconds\":[0-9.e+-]*/\"seconds\":0/' quick/metrics.jsonl");
     auto const judged = shop().good(training + "--steps 2 --beside quick --out judged");
     BOOST_TEST(has(judged.err, "autoregressive after 0 s: Brier-1 "), judged.err);
-    BOOST_TEST(!has(judged.err, "--beside"), judged.err);  // it is of the same text
+    BOOST_TEST(!has(judged.err, "--beside"), judged.err);  // the text is the same
     BOOST_TEST(!has(shop().content("judged/metrics.jsonl"), "\"beside_brier_1\":null"));
     auto const other =
         "train ar --config tiny-ar --data stories:4000 --batch 2 --block 16 --steps 1 --threads 1 --beside quick ";

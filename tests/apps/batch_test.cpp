@@ -24,7 +24,7 @@ using calm::test::has;
 
 namespace {
 
-// Answers lines with a writer that echoes prompts and notes the number of each call's first.
+// Answers lines by echoing the prompts. Notes the first number and the size of each batch.
 struct echo {
     std::vector<std::string> answers;
     std::vector<std::pair<std::uint32_t, std::size_t>> calls;
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {std::string(100'000, '['), "at most 64 deep"},
         {"{\"id\": 3, \"prompt\": \"" + std::string(longest_json, 'x') + "\"}", "at most 1000000 bytes"},
         {"{\"id\": 3, \"prompt\": " + std::string(900'000, '['), "at most 64 deep"}};
-    std::string wide = "{\"id\": 3, \"prompt\": [0";  // of many neighbours, in no more than linear time
+    std::string wide = "{\"id\": 3, \"prompt\": [0";  // many siblings, parsed in linear time
     while (wide.size() < 900'000) wide += ",{}";
     bad.emplace_back(wide + "]}", "expected a \\\"prompt\\\"");
     for (auto const& [line, why] : bad) {
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         BOOST_TEST(!has(e.answers[1], "exception"), e.answers[1]);
         BOOST_TEST(has(e.answers[2], "\"text\":\"b\""));
         BOOST_TEST(e.count.bad == 1U);
-        // The number of a text is that of its line.
+        // A text is numbered by its line.
         BOOST_TEST((e.calls == std::vector<std::pair<std::uint32_t, std::size_t>>{{0, 1}, {2, 1}}));
     }
     BOOST_TEST(has(echo("{\"id\": \"x\", \"prompt\": 4}").answers[0], "{\"line\":1,\"id\":\"x\",\"error\":"));
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(a_line_may_ask_for_fewer_tokens) {
     BOOST_TEST(has(e.answers[1], "\"stopped_at_eos\":true"));
 }
 
-// All ways in have one rule.
+// Every way to give prompts follows one rule.
 BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
     calm::test::temporary_folder const folder;
     auto const with = [&](std::string const& content) {
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
         prompt_reader reader(lines);
         BOOST_TEST(reader.next(100) == each, boost::test_tools::per_element());
         std::string batch;
-        for (std::size_t at = 0; at < content.size();) {  // the same lines as JSON
+        for (std::size_t at = 0; at < content.size();) {  // the lines of `content` as JSON
             auto const end = std::min(content.find('\n', at), content.size());
             auto line = content.substr(at, end - at);
             at = end + 1;
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
                    "--prompt, byte 0: no valid UTF-8"));
 }
 
-// Whoever waits for an answer before it asks for the next one is answered.
+// A client that waits for an answer before it sends its next line gets that answer.
 BOOST_AUTO_TEST_CASE(lines_that_are_there_are_answered_before_the_next_is_waited_for) {
     int ends[2];
     BOOST_REQUIRE(::pipe(ends) == 0);
@@ -292,14 +292,14 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_over) {
         out.close();
         BOOST_TEST(folder.content("new") == "a\n");
     }
-    // Without an end there is nothing: half of the answers are no answer.
+    // Without an end there is no file: half of the answers count as none.
     { text_output(folder.path("half")).put("a\n"); }
     BOOST_TEST(!std::filesystem::exists(folder.path("half")));
     BOOST_TEST(!std::filesystem::exists(folder.path("half.partial")));
     BOOST_CHECK_THROW(text_output{"/dev/full"}, error);
 }
 
-// Some at a time, each with the number of its place among all.
+// In batches, each numbered by its first prompt.
 BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
     calm::test::temporary_folder const folder;
     std::string lines, texts;
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
     BOOST_TEST(status == 0);
     BOOST_TEST((folder.content("written") == texts));
     BOOST_TEST((calls == std::vector<std::pair<std::uint32_t, std::size_t>>{{0, 256}, {256, 256}, {512, 88}}));
-    // One that is too long, behind others.
+    // A prompt that is too long, after a valid one.
     static_cast<void>(folder.with("lines", "a\n" + std::string((std::size_t{1} << 20) + 2, 'a') + "\n"));
     auto const said =
         calm::test::sentence_of<error>([&] { write_prompts(o, {}, 4, unit_of_writing::patch, write, 100); });
@@ -337,7 +337,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
 
 BOOST_AUTO_TEST_CASE(a_terminal_obeys_no_text_that_a_model_writes) {
     std::string const text = "a\x1b[2J\tb\xe2\x80\xae\n";
-    // What a reader of standard output gets from put().
+    // What a reader of standard output receives from put().
     auto const read_from = [&](int reader, int writer) {
         std::fflush(stdout);
         int const own = ::dup(STDOUT_FILENO);
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_obeys_no_text_that_a_model_writes) {
     BOOST_REQUIRE(::grantpt(reader) == 0);
     BOOST_REQUIRE(::unlockpt(reader) == 0);
     int const terminal = ::open(::ptsname(reader), O_RDWR | O_NOCTTY);
-    BOOST_TEST(read_from(reader, terminal) == "a\\x1b[2J\tb\\u202e\r\n");  // a terminal begins a line by two
+    BOOST_TEST(read_from(reader, terminal) == "a\\x1b[2J\tb\\u202e\r\n");  // a terminal's newline is \r\n
     int ends[2];
     BOOST_REQUIRE(::pipe(ends) == 0);
     BOOST_TEST(read_from(ends[0], ends[1]) == text);

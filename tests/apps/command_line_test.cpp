@@ -34,7 +34,7 @@ template <class Read> auto read(Read&& reader, std::vector<std::string> const& w
     return reader(static_cast<int>(p.size()), p.data());
 }
 
-// The sentence of the one error of a command line that cannot be.
+// The message of the usage error that these words must cause.
 template <class Read> std::string refusal(Read&& reader, std::vector<std::string> const& words) {
     try {
         read(reader, words);
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_device_has_a_name_and_a_gpu_a_number) {
     for (auto const* const whole : {"cpu", "emulated", "cuda", "cuda:0", "cuda:3", "auto"})
         BOOST_TEST(text_of(whole) == whole);
     BOOST_TEST(device_choice::parse("cuda:3").number_here() == 3);
-    BOOST_TEST(device_choice::parse("cuda").number_here() == 0);  // of one process
+    BOOST_TEST(device_choice::parse("cuda").number_here() == 0);  // for a single process
     for (auto const* const wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:1024", "cuda:1x", "cpu:1", "auto:0"})
         BOOST_CHECK_EXCEPTION(text_of(wrong), error, [&](error const& e) {
             return e.code() == errc::usage && std::string(e.what()).starts_with("--device: expected") &&
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(a_text_needs_no_choice) {
     BOOST_TEST(some.seed == 9U);
     BOOST_TEST(some.fresh);
     BOOST_TEST(some.sample_prompt == "Mia");
-    BOOST_TEST(!some.steps.has_value());  // of a stage
+    BOOST_TEST(!some.steps.has_value());  // an option of one stage
     BOOST_TEST(some.record.words.at(1) == "text");
 
     auto const all = refusal(read_train, with({"--vocabulary", "258", "--config", "tiny-ar", "--autoencoder-rat", "1",
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(a_text_needs_no_choice) {
     BOOST_TEST(record_of(read_from.choices) == (recipe_record{{"minutes", "3"}, {"kl-weight", "0.5"}}));
 }
 
-// Over the steps where they are known, else over the time; without either the default steps hold.
+// A cosine runs over the steps if they are known, else over the time. With neither, the default steps hold.
 BOOST_AUTO_TEST_CASE(a_cosine_needs_no_steps) {
     temporary_folder const folder;
     auto const recipe = [&](std::vector<std::string> words) {
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(the_numbers_of_a_head_are_options_of_training) {
     BOOST_TEST(has(refusal(read_train, with("--head-targets", "0")), "a whole number from 1 to 10000"));
 }
 
-// Of a run that steps limit it takes a tenth at most; of one that only minutes limit it is the configuration's.
+// With --steps the warm-up is at most a tenth of the run; with --minutes alone it is the configuration's.
 BOOST_AUTO_TEST_CASE(a_short_run_warms_up_for_a_tenth_of_it) {
     auto const all = [](auto recipe) {
         recipe.steps = 2000;
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     auto const model = folder.path("");
     auto const g = read(read_generate, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
     BOOST_TEST(g->prompts == std::vector<std::string>{"--a prompt--"});
-    BOOST_TEST(g->sampler.empty());  // as suits the model: of a CALM adaptive
+    BOOST_TEST(g->sampler.empty());  // chosen by the model: adaptive for a CALM
     BOOST_TEST((sampler_of(g->sampler, g->temperature, g->samples).rule == sampling_rule::adaptive));
     BOOST_TEST(g->temperature == "0.25");
     BOOST_TEST(g->samples == 200);
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
 
 namespace {
 
-// A folder with the config.json of a CALM with a head.
+// Makes a folder with the config.json of a CALM with this head.
 std::string calm_with(temporary_folder const& folder, std::string const& head) {
     auto description = model_description::of(model_kind::calm, head);
     description.vocab_size = 8;
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     BOOST_TEST(has(refused({"--prompts", folder.path("none.txt")}), "--prompts: there is no"));
 }
 
-// Whoever opens such a model says why it is refused; no option is judged by what it might be.
+// Opening such a model gives the reason; options are not checked against a model that cannot be read.
 BOOST_AUTO_TEST_CASE(options_of_a_model_that_is_refused_are_not_judged) {
     temporary_folder const folder;
     auto const model = calm_with(folder, "energy");
@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
     BOOST_TEST(has(refusal(read_train, {"tokenizer"}), "3 problems"));
 }
 
-// "--out $UNSET" of a shell is --out "", which is the root or the current folder to careless code.
+// In a shell, "--out $UNSET" is --out "", which careless code takes for the root or the current folder.
 BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
     std::set<std::string> allowed;
     for (auto const& whole : every_command())
@@ -490,7 +490,7 @@ BOOST_AUTO_TEST_CASE(one_file_of_options_serves_several_programs) {
     BOOST_TEST(read(read_generate, {"--config-file", file})->threads == 1);
     BOOST_TEST(read(read_evaluate, {"--config-file", file})->data.sources == std::vector<std::string>{"stories:100"});
     BOOST_TEST(read(read_inspect, {"--config-file", file})->model == folder.path(""));
-    // Nothing is said of what a file that is not there may have set.
+    // No complaints about options that a missing file may have set.
     auto const absent = refusal(read_sweep, {"--config-file", folder.path("none.toml")});
     BOOST_TEST(absent.starts_with(folder.path("none.toml") + ": cannot be opened: No such file"), absent);
 }
@@ -552,7 +552,7 @@ BOOST_AUTO_TEST_CASE(the_mode_is_as_asked_for_or_as_the_model) {
     asked.mode = "padded";
     BOOST_CHECK(packing_for(packed_for::language_model, asked, words, &trained) == padded);
     BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::markov(), &trained) == unbroken);
-    // Of a known source the optimum stands beside what was measured.
+    // For a source with a known optimum, the optimum is reported with the scores.
     evaluation e;
     data_options const symbols{.sources = {"markov:10"}, .data_seed = {}, .holdout = {}, .mode = {}};
     add_optimum(e, symbols, 3);
@@ -562,7 +562,7 @@ BOOST_AUTO_TEST_CASE(the_mode_is_as_asked_for_or_as_the_model) {
     BOOST_TEST(!e.optimal_brier);
     add_optimum(e, symbols, 3);
     auto const optimum = markov_chain(3).optimal_brier();
-    auto const close = boost::test_tools::tolerance(1e-12);  // another unit may round otherwise
+    auto const close = boost::test_tools::tolerance(1e-12);  // another source file may round differently
     for (std::size_t n = 0; n < optimum.size(); ++n) BOOST_TEST((*e.optimal_brier)[n] == optimum[n], close);
     BOOST_TEST(*e.optimal_brier_lm == brier_lm(optimum), close);
 }

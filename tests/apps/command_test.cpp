@@ -1,4 +1,4 @@
-// Where options come from: flags, the environment, a file, defaults.
+// Sources of options: flags, the environment, a file, defaults.
 
 #include <boost/test/unit_test.hpp>
 
@@ -20,7 +20,7 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// A variable that is gone at the end of its scope.
+// An environment variable that is unset at the end of the scope.
 class variable {
 public:
     variable(std::string name, std::string const& value) : name_(std::move(name)) {
@@ -34,7 +34,7 @@ private:
     std::string name_;
 };
 
-// A command `train calm` with some options of every kind.
+// A command `train calm` with options of every kind.
 struct trial {
     double minutes = 0;
     std::uint64_t seed = 1;
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_flag_comes_before_a_variable_before_a_file_before_a_defau
     BOOST_TEST(t.plot);
     BOOST_TEST(t.side == "left");
 
-    // The file itself may be a variable's, and a flag takes back what a file says.
+    // The path of the file may come from the environment, and a flag overrides the file.
     variable const path("CALM_CONFIG_FILE", file);
     trial u;
     BOOST_TEST(u.read({"--plot=false", "--data", "a", "b"}));
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_othe
     variable const level("CALM_INSTRUCTIONS", "x86-64"), check("CALM_CUDA_CHECK", "1");
     variable const python("CALM_PYTHON", "python3");
     trial t;
-    BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // an option of no program; here it is only a flag
+    BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // no program's option; in this trial it may only be a flag
     ::unsetenv("CALM_AGAIN");
     BOOST_TEST(t.read({}));
     BOOST_TEST(t.data == (std::vector<std::string>{"a b.txt", "c"}));
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_othe
     BOOST_TEST(!t.again);
 }
 
-// A list that was cut off is one problem, of the variable.
+// A truncated list is one problem, reported for the variable.
 BOOST_AUTO_TEST_CASE(a_variable_that_cannot_be_read_is_named) {
     variable const data("CALM_DATA", "[\"a\",");
     auto const said = refusal({});
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_variable_that_cannot_be_read_is_named) {
     BOOST_TEST(!has(said, "exception"), said);
 }
 
-// A whole number is one from every origin, however it is written.
+// Whole numbers are accepted from every source in any notation.
 BOOST_AUTO_TEST_CASE(whole_numbers_may_be_decimals_everywhere) {
     temporary_folder const folder;
     auto const seed = [&](std::vector<std::string> words) {
@@ -180,9 +180,9 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_hides_what_it_may_have_set) {
         BOOST_TEST(!has(refusal({"--config-file", file}), "problems"));
     }
     BOOST_TEST(!has(refusal({"--config-file"}), "--data is needed"));
-    // So do values that were refused.
+    // Rejected values hide it too.
     BOOST_TEST(!has(refusal({"--config-file", folder.with("empty.toml", "data = []\n")}), "is needed"));
-    // Questions to all options are not asked either, those to one are.
+    // Checks of all options together are skipped as well; checks of a single option run.
     bool single = false, whole = false;
     trial t;
     t.c.check([&] { single = true; });
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_hides_what_it_may_have_set) {
     BOOST_TEST(whole);
 }
 
-// --vocabulary, --temperature and --threads are of other programs than this trial.
+// This trial has no --vocabulary, --temperature or --threads; other programs do.
 BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
     temporary_folder const folder;
     auto const shared = folder.with("shared.toml", "data = [\"a\"]\nvocabulary = 300\ntemperature = \"1/2\"\n"
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE(what_is_resolved_reads_back_to_the_same) {
     BOOST_TEST(has(u.c.resolved(), "seed = \"18446744073709551615\"  # file\n"));
     trial v;
     BOOST_TEST(!v.read({"--data", "a", "--print-config"}));
-    trial w;  // bytes that TOML has not
+    trial w;  // bytes that TOML cannot hold
     BOOST_TEST(w.read({"--data", "\xff"}));
     BOOST_TEST(has(w.c.resolved(), "# data has bytes"));
 }
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(completion_has_every_option_and_is_bash) {
     BOOST_TEST(names.contains("--version"));
     for (auto const& name : names) BOOST_TEST(has(script, " " + name), name);
     BOOST_TEST(std::system(("bash -n " + folder.with("complete", script)).c_str()) == 0);
-    // As bash calls it: names of options, then the choices of one.
+    // As bash calls it: completes names of options, then the choices of one.
     auto const offered = [&](std::string const& words, int at) {
         auto const call = folder.with("call", script + "COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
                                                   "; _calm_trial; echo \"${COMPREPLY[*]}\" >" + folder.path("offered"));

@@ -1,4 +1,4 @@
-// convert and inspect as a user runs them. They lie in CALM_PROGRAMS_DIR.
+// convert and inspect as a user runs them, from CALM_PROGRAMS_DIR.
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-// One way to each exit status of apps/README.md, and what programs tell beside their work.
+// One way to reach each exit status of apps/README.md, and what the programs print besides their results.
 
 #include <boost/test/unit_test.hpp>
 
@@ -26,7 +26,7 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// A shell's line with the programs in its PATH, in a folder with a tokenizer and an autoencoder of a step.
+// Runs shell lines with the programs in PATH, in a folder with models trained for one step.
 class workshop {
 public:
     workshop() {
@@ -55,7 +55,7 @@ int status_of(std::string const& line) {
     return r.status;
 }
 
-// The numbers in the first cells of the table under "exit status".
+// The numbers in the first column of the table under "exit status".
 std::set<int> documented() {
     std::ifstream file(std::filesystem::path(CALM_FIXTURES_DIR) / "../../apps/README.md");
     std::set<int> all;
@@ -72,10 +72,10 @@ std::set<int> documented() {
 struct ending {
     int status;
     std::string line;
-    std::string says;  // on standard error
+    std::string says;  // part of standard error
 };
 
-// A training in the background, that gets a signal once it has logged a step.
+// Training in the background that gets a signal after its first logged step.
 std::string interrupted_by(std::string const& signal) {
     return calm::test::interrupted(
         "train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 --minutes 9 --out " + signal,
@@ -89,7 +89,7 @@ std::vector<ending> const endings{
      "did you mean tiny?"},
     {2, "train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 255 --steps 1 --out no",
      "multiple"},
-    {3, "generate --model ae --prompt a", "autoencoder"},  // it writes nothing by itself
+    {3, "generate --model ae --prompt a", "autoencoder"},  // an autoencoder alone generates nothing
     {4, "train tokenizer --vocabulary 300 --data bad.jsonl --out no", "bad.jsonl"},
     {4, "generate --model lm --jsonl bad.jsonl --max-tokens 4", "1 of 1 lines were bad"},
     {5, "evaluate --model . --data stories:100", "config.json"},
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
     }
     for (auto const* const run : {"HUP", "INT", "PIPE", "TERM"})
         BOOST_TEST(!shop().folder.content(std::string(run) + "/model.safetensors").empty());
-    // And by what is thrown: no line above makes a GPU fail, whatever the machine.
+    // By exception: no line above makes a GPU fail on every machine.
     using calm::errc;
     for (auto const code : {errc::usage, errc::config, errc::data, errc::model_file, errc::tokenizer, errc::memory,
                             errc::non_finite, errc::storage, errc::device}) {
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_written_where_an_output_has_no_name) {
         }
 }
 
-// A file that is opened first gets the number of a stream that is closed; what is said then goes into it.
+// The first file opened gets the descriptor of a closed stream; messages would then go into that file.
 BOOST_AUTO_TEST_CASE(a_closed_stream_is_no_file_of_ours) {
     auto const& folder = shop().folder;
     auto const quiet = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 "
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(a_closed_stream_is_no_file_of_ours) {
 }
 
 BOOST_AUTO_TEST_CASE(a_reader_that_is_gone_ends_a_program_quietly) {
-    // Who reads the pipe has ended; with SIGPIPE ignored the program hears of it by the error of its writing.
+    // The reader of the pipe has ended. With SIGPIPE ignored, the program learns it from a failed write.
     for (std::string const before : {"", "trap '' PIPE; "}) {
         auto const r = shop().run(before + "rm -f pipe; mkfifo pipe; true <pipe & exec 3>pipe; wait $!; " +
                                   "inspect ae >&3; echo $? >status");
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
     BOOST_REQUIRE_MESSAGE(calm.status == 0, calm.err);
     BOOST_TEST(has(calm.out, "as many as 3:00 allow"));
     BOOST_TEST(!std::filesystem::exists(shop().folder.path("planned")));
-    // Where a run is, it is left as it is.
+    // A dry run leaves an existing run unchanged.
     auto const there = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 "
                                   "--steps 9 --dry-run --out ae");
     BOOST_TEST(has(there.out, "ae, which holds a run to go on with"));
@@ -246,13 +246,13 @@ BOOST_AUTO_TEST_CASE(a_run_explains_itself) {
     auto const options = folder.content("ae/options.toml");
     for (auto const* const line : {"batch = 64  # flag\n", "rate = 0.002  # default\n", "config = \"tiny\"  # flag\n"})
         BOOST_TEST(has(options, line), line << " is missing in " << options);
-    // The file reads back to what it says.
+    // Reading the file back gives the same values.
     auto const again = shop().run("train autoencoder --config-file ae/options.toml --print-config");
     BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
     BOOST_TEST(has(again.out, "rate = 0.002  # file\n"));
 }
 
-// No prompt is made of what cannot be read, and an empty source has none.
+// A source that cannot be read is an error, and so is an empty one.
 BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
     for (std::string const way : {"--prompt -", "--prompts -", "--jsonl -"}) {
         auto const line = "generate --model ar --max-tokens 1 " + way;
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
     }
 }
 
-// Before the work, not after it.
+// The warning comes before the work.
 BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
     auto const told = [&](std::string const& rule) {
         return shop().run("generate --model ae --jsonl no.jsonl --sampler " + rule).err;
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(every_program_completes_its_options) {
     }
     BOOST_TEST(status_of("train calm --completion bash | bash -n") == 0);
     BOOST_TEST(status_of("train calm --completion=fish") == 2);
-    // Every option of the help is in the script.
+    // Every option in the help is in the script.
     BOOST_TEST(
         status_of("generate --completion bash >script; generate --help | grep -oE '^  --[a-z-]+' | while read o; "
                   "do grep -qe \"$o\" script || exit 9; done") == 0);

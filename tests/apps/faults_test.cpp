@@ -1,9 +1,9 @@
-// Whole programs whose n-th call to the system is disturbed (tests/faults): killed before it, or it fails, or writes
-// half. Whatever happened, the program gave a documented exit status and a sentence, what stood at --out is as it was
-// or whole and new, and the same command again gives the bytes of a run that nobody disturbed.
+// Runs whole programs with the n-th system call disturbed (tests/faults): killed before it, failing, or half done.
+// Afterwards the exit status must be documented, and there must be an error message. --out must hold either the old
+// content or complete new content. Repeating the command must give the bytes of an undisturbed run.
 //
-// CI takes a sample. FAULTS=all takes every call with every kind of trouble, FAULTS=NAME the same of one scenario, and
-// FAULTS=NAME/N every N-th call, the kinds in turn: NAME/1 each call once.
+// CI takes a sample. FAULTS=all disturbs every call in every way, FAULTS=NAME does so in one scenario. FAULTS=NAME/N
+// takes every N-th call with one kind of trouble in turn: NAME/1 disturbs each call once.
 
 #include <boost/test/unit_test.hpp>
 
@@ -52,7 +52,7 @@ struct scenario {
 std::string const few = "--config tiny --threads 1 --seed 3 --steps 2 --save-every 1 ";
 std::string const autoencoder = "train autoencoder " + few + "--tokenizer words --batch 16 --out ae --data ";
 
-// A folder `start` with what the scenarios begin with, and `work`, where one of them takes place.
+// Two folders: `start` with the inputs of all scenarios, and `work`, where each one runs.
 class workshop {
 public:
     workshop() {
@@ -66,13 +66,13 @@ public:
               "train tokenizer --vocabulary 265 --data text.txt --out other && " +
               autoencoder + "text.txt");
     }
-    // What it says goes into the message of a failure.
+    // Requires success; standard error goes into the failure message.
     ran shell(std::string const& line) const {
         auto r = run_in(folder, line);
         BOOST_REQUIRE_MESSAGE(r.status == 0, line << ": " << r.err);
         return r;
     }
-    // The command in a folder as at the start, with the n-th call disturbed; 0: none is.
+    // Runs the command with its n-th call disturbed, 0 for none; begin() makes the folder.
     ran disturbed(std::string const& command, std::size_t n, std::string const& kind) const {
         return again("env LD_PRELOAD='" CALM_PROGRAMS_DIR "/../tests/faults/libcalm_faults.so' FAULTS_UNDER='" +
                      fs::canonical(folder.path("work")).string() + "/' FAULTS_LOG='" + folder.path("calls") +
@@ -99,7 +99,7 @@ workshop const& shop() {
     return one;
 }
 
-// A line of a log without what differs from run to run.
+// A log line without the values that differ from run to run.
 std::string without_times(std::string line) {
     for (std::string const key : {"\"seconds\":", "\"rate\":", "\"tokens_per_second\":", "\"share_of_peak\":"})
         if (auto const at = line.find(key); at != std::string::npos)
@@ -107,7 +107,7 @@ std::string without_times(std::string line) {
     return line;
 }
 
-// The lines of a text but for those that have one of the words.
+// The lines that contain none of the words.
 std::string lines_without(std::string const& text, std::vector<std::string> const& words) {
     std::string kept;
     std::istringstream lines(text);
@@ -117,7 +117,7 @@ std::string lines_without(std::string const& text, std::vector<std::string> cons
     return kept;
 }
 
-// What the calls of a run.json have in common, however many there were, and whenever.
+// The distinct calls in a run.json without dates and steps, so that their number does not matter.
 std::string calls_of(std::string const& text) {
     std::set<std::string> calls;
     for (auto call : nlohmann::json::parse(text).at("calls")) {
@@ -129,7 +129,7 @@ std::string calls_of(std::string const& text) {
     return all;
 }
 
-// A table without what its columns of times have.
+// A table without the cells of its timing columns.
 std::string cells_without_times(std::string const& text) {
     std::set<std::size_t> timed;
     std::string kept;
@@ -149,7 +149,7 @@ std::string cells_without_times(std::string const& text) {
     return kept;
 }
 
-// A cache of tokens without its times and its number.
+// A token cache without its times and its inode.
 std::string ids_of(std::string content) {
     calm::token_file_facts facts;
     BOOST_REQUIRE(content.size() > sizeof facts);
@@ -160,10 +160,10 @@ std::string ids_of(std::string content) {
     return content;
 }
 
-// What a file of the results has that follows from the command alone.
+// The part of a result file that depends only on the command.
 std::string determined(std::string const& file, std::string const& content) {
     if (file == "run.json") return calls_of(content);
-    // How long the log is follows from the digits of its times, and the sum of a state from both.
+    // The length of the log depends on the digits of its times, and the checksum of state.json on both.
     if (file == "state.json") return lines_without(content, {"\"seconds\":", "\"log_bytes\":"});
     if (file == "manifest.json") return lines_without(content, {"\"state.json\":"});
     if (file == "sweep.tsv") return cells_without_times(content);
@@ -175,7 +175,7 @@ std::string determined(std::string const& file, std::string const& content) {
     return all;
 }
 
-// Names and bytes of all files of the results, but for dates and times.
+// Names and contents of all result files, without dates and times.
 std::map<std::string, std::string> bytes_of(scenario const& s) {
     std::map<std::string, std::string> all;
     auto const take = [&](fs::path const& path) {
@@ -205,12 +205,11 @@ std::string names_of_differences(std::map<std::string, std::string> const& a,
     return names;
 }
 
-// What of a disk a cut of the power would take, by the calls of a program: bytes that were written and names that were
-// entered since they were last flushed.
+// What a power cut would lose, by a program's calls: bytes written and names created since the last flush.
 class unflushed {
 public:
     void apply(noted_call const& c) {
-        if (has(c.path, ".calm-tokens")) return;  // made anew where it is not intact
+        if (has(c.path, ".calm-tokens")) return;  // rebuilt if damaged
         auto const entered = [&](std::string const& path) { names_.insert(fs::path(path).parent_path().string()); };
         if (c.name == "write" || c.name == "truncate") bytes_.insert(c.path);
         if (c.name == "fsync") bytes_.erase(c.path), names_.erase(c.path);
@@ -228,7 +227,7 @@ public:
     [[nodiscard]] bool has_names_in(std::string const& folder) const { return names_.contains(folder); }
 
 private:
-    // A file or a folder with all that is in it.
+    // Moves a file, or a folder with everything in it.
     void move(std::string const& from, std::string const& to) {
         for (auto* const all : {&bytes_, &names_}) {
             std::set<std::string> moved;
@@ -243,7 +242,7 @@ private:
     std::set<std::string> bytes_, names_;
 };
 
-// What is renamed to its place is on the disk before, and its name before anything else relies on it.
+// A file is flushed before it is renamed into place, and its name before anything else relies on it.
 void check_that_all_is_flushed(std::string const& scenario, std::vector<noted_call> const& calls) {
     unflushed disk;
     std::size_t renamed = 0, checkpoints = 0;
@@ -352,7 +351,7 @@ void try_one(scenario const& s, std::map<std::string, std::string> const& whole,
     auto const check = shop().again(s.check);
     BOOST_TEST(check.status == 0, place << ": " << check.err);
     auto const second = shop().again(s.command);
-    // What is never replaced may have been put there before the trouble.
+    // Files that are never replaced may have been complete before the fault.
     bool const refused = has(second.err, "is there already") || has(second.err, "where nothing stands yet");
     BOOST_TEST((second.status == 0 || refused), place << ": " << second.err);
     auto const found = bytes_of(s);

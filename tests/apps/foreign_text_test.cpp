@@ -1,5 +1,5 @@
-// Names and values that want to be obeyed: whatever stands in a file, a path, an option or a variable, the programs
-// show it, and no terminal obeys it, nor does it begin a line of its own.
+// Hostile names and values from files, paths, options and environment variables: the programs print them escaped, so
+// that a terminal obeys none of them and none begins a new line.
 
 #include <boost/test/unit_test.hpp>
 
@@ -23,11 +23,11 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// Clears the screen, forges a line, rings, turns the direction: as bytes, and as JSON has it.
+// Clears the screen, forges a line, rings the bell, changes the text direction: as bytes and as JSON.
 std::string const hostile = "x\x1b[2J\nforged: line\r\x07\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8\xd8\x9c\xff";
 std::string const hostile_json = R"(x\u001b[2J\nforged: line\r\u0007\u007f\u009b\u202e\u2066\u2028\u061c)";
 
-// What a terminal is given, looked at byte by byte.
+// Checks output for a terminal byte by byte.
 void require_harmless(std::string const& text, std::string const& line) {
     for (char const c : text) {
         auto const byte = static_cast<std::uint8_t>(c);
@@ -40,7 +40,7 @@ void require_harmless(std::string const& text, std::string const& line) {
     BOOST_REQUIRE_MESSAGE(text.size() < 20'000, line << " gives " << text.size() << " bytes");
 }
 
-// A folder with a tokenizer and an autoencoder of a step.
+// A folder with a tokenizer and an autoencoder trained for one step.
 class workshop {
 public:
     workshop() {
@@ -64,7 +64,7 @@ workshop const& shop() {
     return one;
 }
 
-// The command must show the hostile text, and end with the status.
+// The command must show the hostile text escaped and end with this status.
 void shown(std::string const& line, int status) {
     auto const r = shop().run(line);
     BOOST_TEST(r.status == status, line << ": " << r.err);
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(variables_and_files_of_options) {
     }
     static_cast<void>(folder.with(hostile + ".toml", "= 1"));
     shown("train autoencoder --config-file " + quoted(hostile + ".toml"), 2);
-    // What is set is printed as TOML that reads back, and harmless all the same.
+    // Settings are printed as TOML that reads back and is harmless too.
     static_cast<void>(folder.with("good.toml", "out = \"" + hostile_json + "\"\n"));
     auto const resolved = shop().run("train autoencoder --config-file good.toml --config tiny --tokenizer words --data "
                                      "stories:9 --print-config >again.toml; cat again.toml");
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(texts_and_tokenizers) {
     shop().run("train autoencoder --config tiny --tokenizer bad.model --data stories:4000 --out new");
 }
 
-// Every string of a config.json, key or value, in turn.
+// Replaces each string of a config.json in turn, keys and values.
 BOOST_AUTO_TEST_CASE(descriptions_of_models) {
     auto const& folder = shop().folder;
     std::filesystem::copy(folder.path("ae"), folder.path("bad"), std::filesystem::copy_options::recursive);
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(files_of_weights) {
     std::string shape = "1";
     for (int i = 0; i < 1'000'000; ++i) shape += ",1";
     with_header("\"x\":{\"dtype\":\"F32\",\"shape\":[" + shape + "],\"data_offsets\":[0,0]},");
-    BOOST_TEST(shop().run("inspect weights").status == 5);  // a sentence, not 3 MB of one
+    BOOST_TEST(shop().run("inspect weights").status == 5);  // an error message of limited length, not 3 MB
     std::filesystem::remove(folder.path("weights/model.safetensors"));
     auto const with_map = [&](std::string const& entry) {
         static_cast<void>(folder.with("weights/model.safetensors.index.json", "{\"weight_map\":{" + entry + "}}"));
@@ -209,8 +209,8 @@ BOOST_AUTO_TEST_CASE(runs) {
     auto const& folder = shop().folder;
     auto const out = " --out " + quoted(hostile);
     shown(workshop::train + out, 0);
-    shown(workshop::train + out, 0);                  // is finished
-    shown(workshop::train + " --rate 0.1" + out, 2);  // with other settings
+    shown(workshop::train + out, 0);                  // finished
+    shown(workshop::train + " --rate 0.1" + out, 2);  // other settings
     shown(workshop::train + " --dry-run" + out, 0);
     shown("plot " + quoted(hostile), 0);
     // A value that the run was started with.

@@ -1,4 +1,4 @@
-// How many micro-batches a device's step has.
+// The number of micro-batches per step on a device.
 #include "run/run_plan.hpp"
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 using namespace calm;
 
-// A run takes 10 bytes and 100 over its micro-batches.
+// A run needs 10 bytes plus 100 divided by the number of micro-batches.
 BOOST_AUTO_TEST_CASE(micro_batches_are_as_few_as_memory_holds) {
     std::vector<index_t> asked;
     auto const bytes = [&](index_t count) {
@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(micro_batches_are_as_few_as_memory_holds) {
     BOOST_TEST(asked == std::vector<index_t>({8, 4, 2, 1}), boost::test_tools::per_element());
     BOOST_TEST(apps::fewest_micro_batches(16, 1, 1000, bytes) == 1);
     BOOST_TEST(apps::fewest_micro_batches(16, 1, 10, bytes) == 16);
-    BOOST_TEST(apps::fewest_micro_batches(12, 1, 1000, bytes) == 3);  // which is no half of anything
+    BOOST_TEST(apps::fewest_micro_batches(12, 1, 1000, bytes) == 3);  // 3 is odd and cannot be halved
     BOOST_TEST(apps::fewest_micro_batches(12, 2, 1000, bytes) == 6);  // two ranks share them evenly
     BOOST_TEST(apps::fewest_micro_batches(1, 1, 1000, bytes) == 1);
 }

@@ -1,4 +1,4 @@
-// What programs say of a model's directory: every one the same, whatever it was started for.
+// All programs report the same errors for a model directory.
 
 #include <boost/test/unit_test.hpp>
 
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder with a tokenizer and an autoregressive model of a step.
+// A folder with a tokenizer and an autoregressive model trained for one step.
 class workshop {
 public:
     workshop() {
@@ -37,7 +37,7 @@ public:
         BOOST_TEST(made.status == status, line << ": " << made.err);
         BOOST_TEST(has(made.err, says), line << ": " << made.err);
     }
-    // A copy of the model with one key of config.json set, or, where the value is null, without it.
+    // Copies the model with one key of config.json set, or removed if the value is null.
     void copy_with(std::string const& name, std::string const& key, nlohmann::json const& value) const {
         fs::copy(folder.path("lm"), folder.path(name));
         auto json = nlohmann::json::parse(folder.content(name + "/config.json"));
@@ -52,7 +52,7 @@ public:
 
 BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
     workshop const shop;
-    // A refusal of config.json, with each option that only some models take.
+    // The error in config.json is reported even with options that only some models accept.
     shop.copy_with("quantised", "quantization_config", {{"quant_method", "gptq"}});
     for (std::string const line :
          {"generate --model quantised", "generate --model quantised --temperature 0",
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
     BOOST_TEST(!has(shop.good("inspect one").err, "not read"));
 }
 
-// As many paths as a shell makes of a pattern.
+// As many paths as a shell pattern may expand to.
 BOOST_AUTO_TEST_CASE(a_run_of_very_many_paths_can_be_read_and_goes_on) {
     workshop const shop;
     std::string const name(200, 'x');

@@ -1,5 +1,5 @@
-// Every number that an option takes, at its ends and far beyond: a sentence with exit status 2, or what was asked for.
-// Nothing here takes long, so it is worth its time under the sanitizers.
+// Tries every numeric option at its limits and far beyond: either a clear error with exit status 2, or the requested
+// value. Nothing here takes long, so it also runs under the sanitizers.
 
 #include <boost/test/unit_test.hpp>
 
@@ -27,18 +27,18 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// What has to be given so that a command complains of nothing else.
+// The arguments that each command requires, so that it complains about nothing else.
 class workshop {
 public:
     workshop() {
         auto const text = " --data stories:100";
         static_cast<void>(folder.with("words", "x"));
         std::filesystem::create_directory(folder.path("model"));
-        std::filesystem::create_directory(folder.path("llama"));  // takes every option of generate
+        std::filesystem::create_directory(folder.path("llama"));  // accepts every option of generate
         auto llama = calm::model_description::of(calm::model_kind::autoregressive);
         llama.vocab_size = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);
-        std::filesystem::create_directory(folder.path("flow"));  // takes every number of how a head samples
+        std::filesystem::create_directory(folder.path("flow"));  // accepts every numeric option of head sampling
         auto flow = calm::model_description::of(calm::model_kind::calm, "flow");
         flow.vocab_size = 8;
         calm::write_config_json(folder.path("flow/config.json"), flow);
@@ -57,7 +57,7 @@ public:
     }
     static std::string configuration() { return first(false); }
     static std::string autoregressive() { return first(true); }
-    // Of a CALM one with the energy head, where there is one: untrained it writes one patch on and on, and no EOS.
+    // For a CALM, prefers the energy head: untrained, it repeats one patch and never generates EOS.
     static std::string first(bool autoregressive) {
         std::string name;
         for (auto const& one : compiled_configurations()) {
@@ -68,7 +68,7 @@ public:
         return name;
     }
 
-    // What a command says of an option with a value, empty where it takes it.
+    // The error for an option with this value, empty if it is accepted.
     std::string refusal(std::string const& command, std::string const& option, std::string const& value) const {
         std::vector<std::string> words{"program"};
         if (command == "text" || command == "tokenizer" || command == "autoencoder" || command == "calm" ||
@@ -80,7 +80,7 @@ public:
             if (word.starts_with("--")) last = word;
             if (last == "--model" && word != last && option.starts_with("--head-")) word = "flow";
             bool const path = word == "words" || word == "model" || word == "llama" || word == "flow" || word == "new";
-            // An option of a pair gives way to the one that is tried.
+            // The option under test replaces the one that excludes it.
             bool const other = last == option ||
                                ((option == "--tokens" || option == "--teraflops") && last == "--minutes") ||
                                (option == "--autoencoder-tokens" && last == "--autoencoder-minutes");
@@ -112,7 +112,7 @@ private:
         {"inspect", call<read_inspect>}, {"plot", call<read_plot>}};
 };
 
-// The next whole number above a text of digits.
+// Adds one to a whole number in decimal digits.
 std::string plus_one(std::string digits) {
     auto at = digits.size();
     while (at > 0 && digits[at - 1] == '9') digits[--at] = '0';
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
                 BOOST_TEST(has(said, option.name + ": expected a "), who << " " << value << ": '" << said << "'");
                 BOOST_TEST(has(said, "found '" + value + "'"), who << " " << value << ": '" << said << "'");
             };
-            // A number that the configuration's head does not have is refused whatever it is.
+            // A number that the configuration's head does not have is rejected whatever its value.
             bool const trains = command.word == "calm" || command.word == "text";
             bool const of_another_head =
                 trains && option.name.starts_with("--head-") &&
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(every_number_of_every_command_has_ends_that_hold) {
                 if (option.least != "0") refused(std::to_string(std::stoull(option.least) - 1));
             } else {
                 refused("-1e-300");
-                refused("1e-400");  // no double is as small
+                refused("1e-400");  // no double is this small
                 if (number(option.least) > 0)
                     refused("5e-324");
                 else
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(texts_that_hold_numbers_have_ends_too) {
 
 BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     temporary_folder const folder;
-    // A sanitizer's allocator answers as others do where there is not as much memory.
+    // Under a sanitizer, a failed allocation returns null as elsewhere.
     auto const run = [&](std::string const& line) {
         return run_in(folder, "export ASAN_OPTIONS=\"allocator_may_return_null=1:$ASAN_OPTIONS\"; " + line);
     };
@@ -224,8 +224,8 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
             " --tokenizer words --data stories:4000 --batch 64 --steps 1 --out ae && train calm" + config +
             " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --rate 1e-3 --out lm");
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
-    // 0 for a plan or a text, 2 for what cannot be, 4 for too little text, 7 for too little memory: never another, and
-    // never without a sentence.
+    // Allowed: 0 for a plan or a text, 2 for an impossible option, 4 for too little text, 7 for too little memory.
+    // There must always be a message.
     auto const tried = [&](std::string const& line, std::vector<int> const& allowed) {
         auto r = run(line);
         BOOST_TEST((std::find(allowed.begin(), allowed.end(), r.status) != allowed.end()),
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     BOOST_TEST(has(tried(write + "--max-tokens 9 --sampler noise --temperature 1e308", {2}).err, "from 0 to 1000"));
     tried(write + "--max-tokens 9 --sampler noise --temperature 1000 --at-once 65536", {0});
     tried(write + "--max-tokens 9 --temperature 1/9223372036854775807", {0});
-    // The most that may be asked for: memory follows what is written, until the reader has had enough.
+    // The maximum: memory grows with the text generated so far, and the reader stops early.
     BOOST_TEST(has(run(write + "--max-tokens 1073741824 | head -c 300 | wc -c").out, "300"));
 }
 

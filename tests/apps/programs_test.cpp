@@ -1,4 +1,4 @@
-// The programs as a user runs them: from stories to text, with a model of a few steps. They lie in CALM_PROGRAMS_DIR.
+// The programs as a user runs them, from stories to text, with models of a few steps from CALM_PROGRAMS_DIR.
 
 #include <boost/test/unit_test.hpp>
 
@@ -25,7 +25,7 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// The cells of a table of one row, by the names of their columns.
+// The cells of a one-row table by column name.
 std::map<std::string, std::string> cells_of(std::string const& table) {
     std::map<std::string, std::string> cells;
     std::istringstream lines(table);
@@ -47,7 +47,7 @@ public:
         calm_ = program("train calm " + calm_arguments + " --out calm");
     }
 
-    // Runs one of the programs in the folder, `before` before it; words are split by the shell.
+    // Runs one of the programs in the folder, with `before` in front of it; the shell splits words.
     ran program(std::string const& command, std::string const& before = "") const {
         return run_in(folder_, before + " " + command);
     }
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(inspect_tells_what_was_trained_on_what) {
     for (auto const* const model : {"ae", "calm"}) {
         auto const told = shop().program(std::string("inspect ") + model);
         BOOST_REQUIRE_MESSAGE(told.status == 0, told.err);
-        // The width of the posterior was measured in the autoencoder's training, and a CALM keeps it.
+        // The posterior width was measured when the autoencoder was trained, and a CALM keeps it.
         for (auto const* const part :
              {"tiny", "stories:4000", "on its training text", "weight of the divergence", "FLOPs a token"})
             BOOST_TEST(has(told.out, part), part << " is missing in " << told.out);
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     for (auto const* const rule : {"batch", "exact --temperature 0.9", "noise --temperature 0.3"})
         BOOST_TEST(has(shop().program(words + " --sampler " + rule).err, " draws and "), rule);
 
-    // Several prompts at once: what each writes alone, with the number of its place.
+    // Several prompts at once give the texts that each would give alone, numbered in order.
     auto const many = shop().program(words + " --prompt 'The dog' --prompt ''");
     BOOST_REQUIRE_MESSAGE(many.status == 0, many.err);
     BOOST_TEST(many.out.starts_with("=== 1\n" + g.out + "=== 2\nThe dog"));
@@ -187,10 +187,10 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(shop().program(words + " --prompt 'The dog' --prompt '' --at-once 1").out == many.out);
     std::string const rest = " --samples 4 --max-tokens 9 --seed 5";
     auto const two = shop().program(words + " --prompt 'The dog'");
-    static_cast<void>(shop().folder().with("lines", "Mia was\nThe dog\n\n"));  // a blank line is none
+    static_cast<void>(shop().folder().with("lines", "Mia was\nThe dog\n\n"));  // a blank line is no prompt
     BOOST_TEST(shop().program("generate --model calm --prompts -" + rest + " <lines").out == two.out);
 
-    // A pipe is read as a file is; a device may never end.
+    // A pipe is read like a file. A device is refused because it may never end.
     auto const piped = shop().program("generate --model calm --prompts /dev/stdin" + rest, "cat lines |");
     BOOST_TEST(piped.out == two.out, piped.err);
     for (auto const* const option : {"--prompts", "--jsonl"}) {
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
         BOOST_TEST(has(endless.err, "/dev/zero: expected a file, a pipe or a terminal, found another device"));
     }
 
-    // The same as JSON lines, one of which is bad; bytes that are no text are replaced as JSON demands it.
+    // As JSON lines, one of them bad; invalid UTF-8 is replaced, as JSON demands.
     static_cast<void>(shop().folder().with(
         "lines.jsonl", "{\"id\": 1, \"prompt\": \"Mia was\"}\n{\"id\": 2, \"prompt\": \"The dog\"}\n"
                        "{\"id\": 3}\n{\"id\": \"d\", \"prompt\": \"\"}\n"));
@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
             .program("train calm --config tiny --autoencoder ae --data stories:40 --block 4096 --steps 1 --out y")
             .status == 4);
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("y")));
-    // A run that is refused when the first step is planned leaves nothing, and what was there stays.
+    // A run that is refused while its first step is planned leaves nothing behind, and existing folders stay.
     std::filesystem::create_directory(shop().folder().path("empty"));
     for (auto const* const out : {"z", "empty"})
         BOOST_TEST(shop()
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_rate_that_is_far_too_high_ends_with_8) {
 }
 
 BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
-    // Interrupts the command once it has logged a step.
+    // Interrupts the command after its first logged step.
     static_cast<void>(shop().folder().with(
         "interrupted.sh", calm::test::interrupted("\"$@\"", "[ -s stopped/metrics.jsonl ]", "INT") + "\n"));
     auto const r = shop().program(
@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(the_published_mode_is_kept_from_stage_to_stage) {
                    "\"mode\":\"padded\""));
 }
 
-// Weights count, and not how they lie in files; rounded ones are those that the rounded file has.
+// The weights count, not their file layout. Weights rounded to bf16 count as rounded.
 BOOST_AUTO_TEST_CASE(a_run_begins_with_the_weights_of_every_layout) {
     auto const good = [](std::string const& command) {
         auto const r = shop().program(command);
@@ -396,11 +396,11 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     for (auto const* const axis : {"\"BrierLM\"", "\"FLOPs a token\"", "\"time a token\""})
         BOOST_TEST(has(script, axis), axis << " is missing in " << script);
     BOOST_TEST(!has(script, "bits a byte"), script);
-    auto const warmed = "\"warmup\": \"1\"";  // 1 step and 8: a tenth
+    auto const warmed = "\"warmup\": \"1\"";  // a tenth of 1 and of 8 steps, at least 1
     BOOST_TEST(has(shop().content("swept/tiny/autoencoder/checkpoints/step-00000001/state.json"), warmed));
     BOOST_TEST(has(shop().content("swept/tiny/calm/checkpoints/step-00000008/state.json"), warmed));
 
-    // The same again goes on with it: what is trained stays.
+    // Repeating the command resumes: trained models stay.
     auto const again = shop().program(
         "sweep --configs tiny --tokenizer markov --data markov:4000 --autoencoder-tokens 4096 --tokens 8192 --block 64 "
         "--samples 2 --positions 100 --out swept");

@@ -1,4 +1,4 @@
-// What ranks prove to each other, from the environment or from a file.
+// The secret by which ranks authenticate each other, from the environment or a file.
 
 #include "run/ranks_secret.hpp"
 
@@ -29,7 +29,7 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// The variables, as they were at its end.
+// Unsets these variables and restores them at the end of the scope.
 class environment {
 public:
     environment() {
@@ -67,7 +67,7 @@ std::string refused(errc code) {
     return "";
 }
 
-// Skips the case where this was compiled without OpenSSL.
+// Skips the test if compiled without OpenSSL.
 bool can_prove() {
     bool const can = trust_of_ranks().mac != nullptr;
     if (!can) calm::test::skip("compiled without OpenSSL");
@@ -79,7 +79,7 @@ bool can_prove() {
 BOOST_AUTO_TEST_CASE(a_secret_comes_from_the_environment_or_a_file) {
     environment const here;
     if (!can_prove()) return;
-    BOOST_TEST(trust_of_ranks().secret == "");  // there is no home
+    BOOST_TEST(trust_of_ranks().secret == "");  // no home directory
     here.set("CALM_RANKS_SECRET", "0123456789abcdef");
     BOOST_TEST(trust_of_ranks().secret == "0123456789abcdef");
     here.set("CALM_RANKS_SECRET", "short");
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(who_wants_no_secret_says_so) {
     BOOST_TEST(has(refused(errc::usage), "expected in CALM_RANKS_INSECURE true or false, found 'perhaps'"));
 }
 
-// The first that looks for it makes it, and all that look at the same time find the same.
+// The first process that needs the secret creates it; processes that start together find the same one.
 BOOST_AUTO_TEST_CASE(a_user_s_own_secret_is_made_once) {
     environment const here;
     if (!can_prove()) return;

@@ -1,4 +1,4 @@
-// train, evaluate and generate by several ranks, as a user starts them: with mpirun, or as torchrun and srun do it.
+// train, evaluate and generate with several ranks, as a user starts them: by mpirun, or as torchrun and srun do.
 
 #include <unistd.h>
 
@@ -35,13 +35,13 @@ std::string const calm_of =
     "train calm --config tiny --threads 1 --seed 3 --data text.txt --batch 4 --block 64 --accumulation 4 "
     "--save-every 3 ";
 
-// Its steps take long enough to be met in.
+// Steps that take long enough for a test to interrupt the run.
 std::string const long_autoencoder =
     "train autoencoder --config tiny --threads 1 --seed 3 --tokenizer tokenizer.model --batch " +
     std::string(calm::test::is_sanitized ? "128" : "2048") +
     " --data stories:4000 --save-every 4 --evaluate-every 10 --accumulation 4 --steps 60 ";
 
-// The number behind some words.
+// The number that follows some words.
 std::optional<int> number_behind(std::string const& text, std::string const& words) {
     auto const at = text.find(words);
     if (at == std::string::npos) return std::nullopt;
@@ -56,18 +56,18 @@ public:
         BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     }
     ran shell(std::string const& line) const { return run_in(folder_, line); }
-    // The same, which is to end well.
+    // Runs a line that must succeed.
     ran well(std::string const& line) const {
         auto r = shell(line);
         BOOST_TEST(r.status == 0, line << ": " << r.err);
         return r;
     }
-    // Starts a job of ranks, does `then` once a file is there, and waits for its end: the status is the job's. `then`
-    // may say "$(rank N)" for the process of rank N.
+    // Starts a job of ranks, runs `then` once a file exists, and waits; the status is the job's. `then` may use "$(rank
+    // N)", the process of rank N.
     ran disturbed(std::string const& job, std::string const& file, std::string const& then) const {
         return disturbed_when("[ -e " + file + " ]", job, then);
     }
-    // The same once a condition of the shell holds.
+    // Runs `then` once a shell condition holds.
     ran disturbed_when(std::string const& condition, std::string const& job, std::string const& then) const {
         return shell("rank() { for p in $(pgrep -x train); do [ \"$(readlink /proc/$p/cwd)\" != \"$(pwd -P)\" ] || "
                      "! tr '\\0' '\\n' </proc/$p/environ | grep -qx OMPI_COMM_WORLD_RANK=$1 || echo $p; done; }; " +
@@ -77,7 +77,7 @@ public:
     }
     temporary_folder const& folder() const { return folder_; }
 
-    // A checkpoint and what was told are those of another run.
+    // Requires a run to have the checkpoint and the log of another one.
     void same(std::string const& a, std::string const& b, std::string const& last) const {
         for (auto const& file : {std::string("model.safetensors"), "checkpoints/" + last + "/training.safetensors",
                                  std::string("config.json")})
@@ -86,7 +86,7 @@ public:
     }
 
 private:
-    // The lines of a log, without what differs from run to run.
+    // The lines of a log without the values that differ from run to run.
     std::vector<std::string> told(std::string const& run) const {
         auto const log = folder_.content(run + "/metrics.jsonl");
         std::vector<std::string> lines;
@@ -105,7 +105,7 @@ private:
 
 }  // namespace
 
-// By what a launcher tells its processes; --help needs no more of a program.
+// Detected from the launcher's environment variables, so --help is enough to test it.
 BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
     temporary_folder const folder;
     auto const check = [&](std::string const& launcher, std::string const& program, std::string const& says) {
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
           "expected in RANK a number from 0 to 1, as the launcher of several ranks sets it, found '2'");
     check("MASTER_PORT=many MASTER_ADDR=localhost " + srun, "generate",
           "expected in MASTER_PORT a number from 1 to 65534, as the launcher of several ranks sets it, found 'many'");
-    // What is no number of processes is no one process.
+    // An invalid process count is an error; it does not mean one process.
     for (std::string const wrong : {"1e6", "-1", "0", "0x2", "NaN", "2 ", "1000000"})
         for (std::string const variable : {"RANK=0 WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
             for (std::string const program : {"train", "sweep"})
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
     check("RANK=1 WORLD_SIZE=1", "train", "expected in RANK a number from 0 to 0");
     check("RANK=first WORLD_SIZE=2", "sweep", "expected in RANK a number from 0 to 1");
     check("SLURM_JOB_ID=x MASTER_ADDR=localhost " + srun, "train", "expected in SLURM_JOB_ID a number from 0 to ");
-    // Ranks that others could reach have a secret, or are told to do without.
+    // Ranks that other machines could reach need a secret, or explicit permission to run without one.
     auto const nobody_s = "env -u HOME -u XDG_CONFIG_HOME MASTER_ADDR=192.0.2.1 " + torchrun;
     check(nobody_s, "train", "expected a secret of the ranks (CALM_RANKS_SECRET or CALM_RANKS_SECRET_FILE)");
     check("CALM_RANKS_INSECURE=1 " + nobody_s, "train", "expected at rank 0 an address of this machine");
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
     for (auto const& launcher : {torchrun, srun, std::string("OMPI_COMM_WORLD_SIZE=2"),
                                  std::string("PMI_RANK=0 PMI_SIZE=2"), "PMIX_RANK=0 " + srun})
         check(launcher, "sweep", "expected one process, found one of several");
-    // One process, and an allocation of several that started one.
+    // A single process, and an allocation of several tasks that started one process.
     for (std::string const program : {"train", "evaluate", "generate", "sweep"})
         for (std::string const launcher : {"RANK=0 WORLD_SIZE=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1",
                                            "SLURM_NTASKS=2 SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"})
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     well(autoencoder + "4 --steps 8 --out one");
     auto const said = well(mpirun(2) + autoencoder + "4 --steps 8 --out two");
     shop.same("two", "one", "step-00000008");
-    // One rank speaks.
+    // Only one rank prints.
     BOOST_TEST(said.find("wrote two") == said.rfind("wrote two"), said);
     BOOST_TEST(has(said, "wrote two"), said);
 
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     well(mpirun(4) + calm_of + "--steps 6 --autoencoder one --out parts");
     shop.same("parts", "whole", "step-00000006");
 
-    // Where nothing says how many micro-batches a step has, each rank has one; the run keeps them.
+    // Without --accumulation each rank gets one micro-batch, and the run keeps that number.
     std::string const plan =
         "train text --data stories:20000 --steps 3 --autoencoder-steps 3 --threads 1 --vocabulary 300 ";
     well(mpirun(2) + plan + "--out text");
@@ -182,12 +182,12 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
     BOOST_TEST(has(well(plan + "--out text"), "the model is trained"));
 }
 
-// What training measures on the way and at its end, what evaluate finds, and the texts of generate.
+// Scores during and after training, the results of evaluate, and generated texts.
 BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
     if (!can_run_ranks()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) { return shop.well(line); };
-    // As much training as it takes for texts and scores to differ, which the sanitizers do without.
+    // Trained long enough that texts and scores vary; the sanitizers run less.
     bool const brief = calm::test::is_sanitized;
     std::string const stage = " --threads 1 --seed 3 --data stories:20000 --accumulation 2 ";
     std::string const model =
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
         for (auto const& [prompts, R] : {std::pair<std::string, int>{" --prompts prompts", 3}, {" --prompt once", 2}}) {
             auto const one = well(line + prompts);
             BOOST_TEST(one.out.size() > 10U);
-            // mpirun gives a rank a terminal, and a terminal is given no byte that it might obey.
+            // mpirun gives a rank a terminal, where text is escaped; hence the pipe.
             BOOST_TEST(well(mpirun(R) + "sh -c '" + line + prompts + " | cat'").out == one.out);
         }
         auto const one = shop.shell(line + " --jsonl - <lines");
@@ -240,19 +240,19 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
     BOOST_TEST(has(other.err, "evaluate: --data: rank 1 has 'text1.txt', rank 0 has 'text0.txt': give all ranks"),
                other.err);
     BOOST_TEST(other.out.empty());
-    // Another text by the same name.
+    // Different texts under one name.
     auto const renamed = shop.shell(
         mpirun(2) + "sh -c 'mkdir -p own$OMPI_COMM_WORLD_RANK; cd own$OMPI_COMM_WORLD_RANK; cp "
                     "../text$OMPI_COMM_WORLD_RANK.txt text.txt; exec evaluate --model ../ae --data text.txt'");
     BOOST_TEST(renamed.status == 9);
     BOOST_TEST(has(renamed.err, "evaluate: sum of the text: rank 1 has '"), renamed.err);
-    // What rank 0 cannot do ends the others too.
+    // An error of rank 0 ends the other ranks too.
     auto const none = shop.shell(mpirun(2) + "evaluate --model nothing --data text.txt");
     BOOST_TEST(none.status == 2, none.err);
     BOOST_TEST(none.err.find("there is no nothing") == none.err.rfind("there is no nothing"), none.err);
 }
 
-// As torchrun starts them, and srun --mpi=none: by what their environment says. They need no MPI.
+// Started as torchrun or `srun --mpi=none` does, by environment variables. Needs no MPI.
 BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
     workshop const shop;
     auto const well = [&](std::string const& line) { return shop.well(line); };
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
     BOOST_TEST(has(said.err, "2 ranks; rank 0 sent"), said.err);
     shop.same("two", "one", "step-00000008");
     std::string const evaluate = "evaluate --model one --data text.txt";
-    // The job's number makes the port, and the machine of srun is the first one's.
+    // The job ID determines the port, and the node that launched srun is the address of rank 0.
     auto const job = "SLURM_LAUNCH_NODE_IPADDR=127.0.0.1 SLURM_JOB_ID=" + std::to_string(::getpid());
     auto const by_srun = "env -u MASTER_ADDR -u MASTER_PORT " + job + " ";
     BOOST_TEST(well(by_tcp("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 3) + by_srun + evaluate).out == well(evaluate).out);
@@ -288,9 +288,8 @@ BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
     BOOST_TEST(has(few.err, "expected a step of 2 times 1, 2, 4, ... micro-batches for 2 ranks, found 1"), few.err);
 }
 
-// At moments spread over the run, of either rank in turn: RANK_KILLS=30 in the environment tries thirty, 2 without,
-// and one under the sanitizers.
-// Kill number i has the seed i. Then the run goes on with another number of ranks.
+// Kills one rank at points spread over the run, alternating between the ranks; the run then resumes with another number
+// of ranks. RANK_KILLS sets the number of kills: 2 by default, 1 under the sanitizers. Kill i has seed i.
 BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {
     if (!can_run_ranks()) return;
     workshop const shop;
@@ -303,7 +302,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_
         std::mt19937 random(static_cast<unsigned>(i));
         auto const below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
         int const victim = i % 2;
-        // Of an equal part of the run for each kill, but its first and last steps.
+        // Each kill has an equal part of the run to itself, without the first and last steps.
         int const part = (steps - 5 * save_every) * i / kills;
         int const moment = save_every + part + below((steps - 5 * save_every) / kills + 1);
         int const later = below(300);
@@ -375,7 +374,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
     BOOST_TEST(!has(wrong.err, "rank 1: "), wrong.err);
 }
 
-// Any option but --threads, models by the same name, and the command itself. They need no MPI.
+// Ranks must agree on the command, the models and every option except --threads. Needs no MPI.
 BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
     workshop const shop;
     std::string const train = "train ar --config tiny-ar --tokenizer tokenizer.model --data text.txt --batch 2 --block "
@@ -412,7 +411,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
           "--dry-run: rank 1 has 'true', rank 0 has 'false'");
     check("env CALM_DATA=text.txt $([ $RANK = 0 ] && echo evaluate || echo generate) --model lm", "");
     BOOST_TEST(shop.shell("[ -e none ]").status != 0);
-    // A model of the same name and sizes, of other weights.
+    // Models of the same name and sizes with different weights.
     for (std::string const program : {"evaluate --data ../text.txt", "generate"})
         check("sh -c \"cd own$RANK; exec " + program + " --model lm\"", "weights of lm: rank 1 has ");
     auto const threads = shop.shell(by_tcp("RANK", "WORLD_SIZE", 2) + "sh -c 'exec " + evaluate +
@@ -420,7 +419,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
     BOOST_TEST(threads.status == 0, threads.err);
 }
 
-// What cannot be read is told once, whichever rank is faster.
+// An error that every rank finds is reported once, whichever rank is fastest.
 BOOST_AUTO_TEST_CASE(what_no_rank_can_read_is_told_by_the_first) {
     workshop const shop;
     for (std::string const line : {"train autoencoder --config none", "evaluate --samples 0", "train nothing"}) {

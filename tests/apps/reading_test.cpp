@@ -1,4 +1,4 @@
-// What programs hold of a large text, as the system counts it: a ceiling for each command.
+// Peak memory of the programs on a large text, as the system counts it: one ceiling per command.
 
 #include <boost/test/unit_test.hpp>
 
@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t megabyte = 1'000'000;
 constexpr long most = 200;  // MB of memory
 
-// The most memory that a command took, in MB, and its exit status.
+// The peak memory of a command in MB, and its exit status.
 struct measured {
     int status;
     long megabytes;
@@ -39,7 +39,7 @@ measured measure(temporary_folder const& folder, std::string const& line) {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), usage.ru_maxrss / 1000};
 }
 
-// The command ends with the status and has taken less than so many MB; what it took.
+// The command must end with `status` and stay below `ceiling` MB; returns its peak.
 long taken(temporary_folder const& folder, std::string const& line, int status = 0, long ceiling = most) {
     auto const [found, megabytes] = measure(folder, line);
     BOOST_TEST(found == status, line << ": " << folder.content("err.txt"));
@@ -48,7 +48,7 @@ long taken(temporary_folder const& folder, std::string const& line, int status =
     return megabytes;
 }
 
-// Some megabytes of words, many of them met once.
+// Text of random words, many of which occur only once.
 std::string words_of(std::size_t size) {
     calm::random_sequence random({.seed = 9});
     std::string text;
@@ -62,7 +62,7 @@ std::string words_of(std::size_t size) {
     return text;
 }
 
-// Writes 64 MB of them, each time after `before` and before `after`.
+// Writes 64 MB of such words in 64 pieces, each between `before` and `after`.
 void write_large(temporary_folder const& folder, std::string const& name, std::string const& before,
                  std::string const& after) {
     auto const text = words_of(8 * megabyte);
@@ -71,7 +71,7 @@ void write_large(temporary_folder const& folder, std::string const& name, std::s
         file << before << std::string_view(text).substr(static_cast<std::size_t>(i) % 8 * megabyte, megabyte) << after;
 }
 
-// Writes 64 MB of them as files of so many bytes in a folder of that name.
+// Writes 64 MB of such words as files of `size` bytes in the folder `name`.
 void write_folder(temporary_folder const& folder, std::string const& name, std::size_t size) {
     auto const text = words_of(8 * megabyte);
     fs::create_directory(folder.path(name));
@@ -80,7 +80,7 @@ void write_folder(temporary_folder const& folder, std::string const& name, std::
                                       std::string_view(text).substr(i * megabyte % (7 * megabyte), size)));
 }
 
-// A tokenizer `words`, an autoencoder `ae`, a CALM `lm` and an autoregressive model `ar`, of little text.
+// Trains a tokenizer `words`, an autoencoder `ae`, a CALM `lm` and an autoregressive model `ar` on little text.
 void train_models(temporary_folder const& folder) {
     static_cast<void>(folder.with("little.jsonl", "{\"text\": \"" + words_of(20'000) + "\"}\n"));
     for (std::string const line :
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
     write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");
     for (std::string const line :
          {"train autoencoder --config tiny --tokenizer words --data a.jsonl --steps 1000 --dry-run --out new",
-          "evaluate --model lm --data a.jsonl --block 64 --positions 100",  // it makes the cache
+          "evaluate --model lm --data a.jsonl --block 64 --positions 100",  // creates the cache
           "evaluate --model ar --data a.jsonl --block 64 --positions 100",
           "train autoencoder --config tiny --tokenizer words --data a.jsonl --batch 64 --steps 1 --out ae2",
           "train calm --config tiny --autoencoder ae --data a.jsonl --batch 2 --block 64 --steps 1 --out lm2",
@@ -123,8 +123,8 @@ BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
         taken(folder, line);
 }
 
-// The same text as one file, as files that each have a cache, and as files that have none: the second program meets the
-// caches that the first made.
+// Text in one file, in files large enough to have caches, and in files too small for one. The second program finds the
+// caches of the first.
 BOOST_AUTO_TEST_CASE(a_folder_holds_no_more_than_a_file) {
     temporary_folder const folder;
     train_models(folder);
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_folder_holds_no_more_than_a_file) {
         taken(folder, "evaluate --model lm --block 64 --positions 100 --data " + data);
 }
 
-// Memory grows with the number of files, not with its square.
+// Memory grows linearly with the number of files.
 BOOST_AUTO_TEST_CASE(many_files_hold_no_more_than_a_few) {
     temporary_folder const folder;
     train_models(folder);
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(many_files_hold_no_more_than_a_few) {
           0, 150);
 }
 
-// Prompts are read and written some at a time: texts come before all is read, and none is kept.
+// Prompts are read and answered in batches: texts appear before all prompts are read, and none is kept.
 BOOST_AUTO_TEST_CASE(a_file_of_prompts_is_never_held) {
     temporary_folder const folder;
     train_models(folder);
@@ -168,11 +168,11 @@ BOOST_AUTO_TEST_CASE(a_file_of_prompts_is_never_held) {
     static_cast<void>(folder.with("lines", lines));
     taken(folder, "{ generate --model lm --prompts lines --max-tokens 1; echo $? >status; } | head -n 9000 >some", 0,
           150);
-    BOOST_TEST(folder.content("status") == "141\n");  // its reader had enough
+    BOOST_TEST(folder.content("status") == "141\n");  // SIGPIPE: its reader stopped
     BOOST_TEST(folder.content("some").find("\n=== 3000\n") != std::string::npos);
 }
 
-// Of a run as somebody else may have left it: a plan and calls that claim much, and samples of more than may be held.
+// Oversized files of a run: a plan, a call record, samples and a log.
 BOOST_AUTO_TEST_CASE(files_of_a_run_are_never_held) {
     temporary_folder const folder;
     train_models(folder);

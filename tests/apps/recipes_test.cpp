@@ -1,4 +1,4 @@
-// What training starts from where the command line says nothing: one default, which learns, but for published recipes.
+// Default recipes: all configurations share one default, except for the published ones.
 
 #include <boost/test/unit_test.hpp>
 

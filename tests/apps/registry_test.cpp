@@ -12,7 +12,7 @@ using namespace calm::test;
 
 namespace {
 
-// A model that no program was ever compiled for.
+// A model that was never compiled into a program.
 stored_model odd_model() {
     auto d = model_description::of(model_kind::calm);
     d.vocab_size = 97;
@@ -70,7 +70,7 @@ bool const registered = calm::apps::compile_configuration<sizes>("where", calm::
 }  // namespace
 
 namespace den {
-// A head of somebody else's.
+// A user-defined head.
 struct fox {
     index_t tail = 7;
     static constexpr std::string_view name = "fox";
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_stored_model_finds_its_configuration_by_its_sizes) {
     }
 }
 
-// Of one in the layout of LlamaForCausalLM.
+// A model in the layout of LlamaForCausalLM.
 stored_model odd_llama() {
     stored_model m;
     m.directory = "some/where";
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
         unit_of(m, "x").starts_with("#include \"compiled_configuration.hpp\"\n// and, by a line here, the header "
                                     "of den::fox\n\nnamespace {\n\nconstexpr calm::configuration<den::fox> sizes{"));
     BOOST_TEST(has(unit_of(m, "x"), ".head = {.tail = 5}"));
-    // The model's own name, unless it is no name of a file or that of another configuration.
+    // The model's own name, unless it is not a valid file name or belongs to another configuration.
     m = odd_model();
     m.description.calm.emplace().configuration = "mine";
     BOOST_TEST(has(complaint(m), "apps/configs/mine.cpp"));

@@ -1,4 +1,4 @@
-// The line of progress, as a terminal shows it.
+// The progress line, as a terminal shows it.
 
 #include "run/report.hpp"
 
@@ -24,7 +24,7 @@ using calm::test::has;
 
 namespace {
 
-// Standard error as a terminal of so many columns, until the end of the scope.
+// Makes standard error a terminal with this many columns, until the end of the scope.
 class terminal {
 public:
     terminal(unsigned columns, char const* kind) : master_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
@@ -53,7 +53,7 @@ public:
         size.ws_col = static_cast<unsigned short>(columns);
         BOOST_REQUIRE(::ioctl(master_, TIOCSWINSZ, &size) == 0);
     }
-    // What was written since.
+    // Returns the output since the last call.
     std::string written() const {
         std::string all;
         char some[4096];
@@ -88,7 +88,7 @@ progress at(calm::index_t step, double seconds) {
     return p;
 }
 
-// The parts of a text between any of some characters.
+// Splits a text at any of the characters in `ends`.
 std::vector<std::string> parts_of(std::string_view text, char const* ends) {
     std::vector<std::string> all;
     while (!text.empty()) {
@@ -101,7 +101,7 @@ std::vector<std::string> parts_of(std::string_view text, char const* ends) {
 
 }  // namespace
 
-// A line that is as wide as the terminal would begin another, and leave one behind at each refresh.
+// A line as wide as the terminal would wrap, and each refresh would leave a line behind.
 BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
     calm::test::temporary_folder const folder;
     for (unsigned const columns : {40U, 80U, 200U}) {
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(progress_follows_the_width_of_its_terminal) {
     screen.resize(120);
     report.step(at(2, 2));
     BOOST_TEST(parts_of(screen.written(), "\r").back().size() > 80U);
-    screen.resize(0);  // not known
+    screen.resize(0);  // unknown width
     report.step(at(3, 3));
     BOOST_TEST(parts_of(screen.written(), "\r").back().size() == 79U);
 }
@@ -152,6 +152,6 @@ BOOST_AUTO_TEST_CASE(a_terminal_that_cannot_move_its_cursor_gets_plain_lines) {
         BOOST_TEST(lines.size() == 6U, said);  // after 0, 1, 6, 11 and 16 seconds
         BOOST_TEST(lines.back() == "a sentence");
         for (std::size_t at = said.find('\r'); at != std::string::npos; at = said.find('\r', at + 1))
-            BOOST_TEST(said.substr(at, 2) == "\r\n");  // the terminal's own ends of lines
+            BOOST_TEST(said.substr(at, 2) == "\r\n");  // the terminal's newline
     }
 }

@@ -1,4 +1,4 @@
-// Runs that stop and go on, as a user meets them.
+// Runs that stop and resume, as a user meets them.
 
 #include <boost/test/unit_test.hpp>
 
@@ -28,8 +28,8 @@ public:
     }
 
     ran shell(std::string const& line) const { return run_in(folder_, line); }
-    // Trains in the background into the folder `out`, sends a signal once a file of it is there, and waits: the status
-    // is that of the training.
+    // Trains in the background into the folder `out`, sends a signal once one of its files exists, and waits; the
+    // status is the training's.
     ran interrupted(std::string const& arguments, std::string const& out, std::string const& file,
                     std::string const& signal) const {
         return calm::test::interrupted_run(folder_, "train " + arguments + "--out " + out, out,
@@ -41,12 +41,12 @@ private:
     temporary_folder folder_;
 };
 
-// Nothing of a file is held out, so nothing is measured: these runs are short.
+// A text of one document has no held-out part and is not evaluated: these runs are short.
 std::string const sizes = "--config tiny --threads 1 --seed 3 ";
 std::string const autoencoder = "autoencoder " + sizes + "--tokenizer tokenizer.model --batch 256 --data ";
 std::string const calm_of_file = "calm " + sizes + "--autoencoder whole --data text.txt --batch 2 --block 64 ";
 
-// The steps and losses of a log, without what differs from run to run.
+// The steps and losses of a log, without the values that differ from run to run.
 std::vector<std::string> lines_of(std::string const& log) {
     std::vector<std::string> lines;
     for (std::size_t at = 0; at < log.size(); at = log.find('\n', at) + 1) {
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
     auto const killed = shop.interrupted(often, "parts", "checkpoints/step-00000004", "KILL");
     BOOST_TEST(killed.status == 137);
-    // The newest checkpoint is damaged: the one before it, or the first step, is taken.
+    // With the newest checkpoint damaged, training resumes from the one before it, or from the first step.
     auto const damaged =
         shop.shell("ls -d parts/checkpoints/step-???????? | sed -n '2,$ { $ p }' | while read newest; do "
                    "truncate -s -1 $newest/training.safetensors; done; train " +
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     BOOST_REQUIRE_MESSAGE(finished.status == 0, finished.err);
     same("two parts", "calm", "step-00000012");
 
-    // Another process meanwhile, which is refused; other settings, which are a table; and a run that is through.
+    // A finished run, other settings (listed in a table), and another process that holds the lock.
     auto const again = shop.shell(command);
     BOOST_TEST(again.status == 0);
     BOOST_TEST(has(again.err, "the run in two parts is finished: 12 steps"));
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
                    "  option     was         now\n  dtype      bf16        -\n  head-beta  1           1.5\n"
                    "  rate       0.002       5e-04\n  rounding   stochastic  -\n"),
                differs.err);
-    // Muon to AdamW and back, each of which keeps other moments.
+    // From Muon to AdamW and back; their optimizer states differ.
     for (auto const* const others : {"--steps 14 --muon 0 ", "--steps 16 --muon 2 "}) {
         auto const changed = shop.shell("train " + calm_of_file + others + "--override --out calm");
         BOOST_TEST(changed.status == 0);
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_or_a_pipe_that_goes_away_ends_a_run_with_a_check
         BOOST_TEST(has(r.err, "stopped by a signal; wrote " + out), r.err);
         BOOST_TEST(has(r.err, "to go on: "), r.err);
     }
-    // Whoever started it with nohup wants it to go on.
+    // With SIGHUP ignored, as under nohup, the run continues.
     auto const kept =
         shop.shell("trap '' HUP; " + calm::test::interrupted("train " + autoencoder + "text.txt --steps 30 --out kept",
                                                              "[ -e kept/metrics.jsonl ]", "HUP"));
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
     BOOST_REQUIRE_MESSAGE(changed.status == 0, changed.err);
     BOOST_TEST(has(changed.err, "with other settings from here on"));
     BOOST_TEST(has(changed.err, "goes on after step 4"));
-    // From here on the new settings are those of the run.
+    // From here on the run has the new settings.
     BOOST_TEST(has(shop.shell("train " + often + "--steps 6 --rate 1e-3").err, "is finished: 6 steps"));
     BOOST_TEST(shop.shell("train " + often + "--steps 6").status == 2);
     auto const fresh = shop.shell("train " + often + "--steps 2 --fresh");

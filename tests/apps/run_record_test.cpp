@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(every_call_is_kept) {
     BOOST_TEST(calls.at(1)["after_step"].get_int64().value() == 40);
     BOOST_TEST(calls.at(1)["date"].get_string().value().size() == 20U);
     BOOST_TEST(has(calls.at(1)["version"].get_string().value(), std::to_string(version.minor) + "."));
-    // A file that is none of ours is written anew.
+    // A file that the programs did not write is replaced.
     static_cast<void>(folder.with("run.json", "{\"calls\": [1], \"calls\""));
     write_record(folder.path(""), {}, 1);
     BOOST_TEST(has(folder.content("run.json"), "\"after_step\": 1"));
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(what_is_kept_as_begun_stands_in_place_of_defaults) {
     BOOST_TEST(with_defaults("", {{"warmup", "3"}}) == "");
 }
 
-// What is written can be read again, however long a command was and however often it was given.
+// A record can be read back however long a command is and however often it is given.
 BOOST_AUTO_TEST_CASE(records_stay_as_long_as_they_are_read) {
     temporary_folder const folder;
     std::vector<std::string> paths;

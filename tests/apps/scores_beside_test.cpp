@@ -1,4 +1,4 @@
-// The scores of another run, by its seconds.
+// Scores of another run, looked up by its training seconds.
 
 #include <boost/test/unit_test.hpp>
 
@@ -33,9 +33,9 @@ BOOST_AUTO_TEST_CASE(the_last_scores_by_then_count) {
     BOOST_TEST(!beside.at(99.9).has_value());
     BOOST_TEST(beside.at(100)->brier_1 == 0.1);
     BOOST_TEST(beside.at(199)->brier_lm == 1);
-    BOOST_TEST(beside.at(200)->brier_1 == 0.2);  // between the steps that were logged
+    BOOST_TEST(beside.at(200)->brier_1 == 0.2);  // interpolated between logged steps
     BOOST_TEST(beside.at(299)->seconds == 200);
-    BOOST_TEST(beside.at(300)->brier_lm == 3.5);  // of one step the last
+    BOOST_TEST(beside.at(300)->brier_lm == 3.5);  // the last one for this step
     BOOST_TEST(beside.at(1e9)->seconds == 300);
 }
 

@@ -15,7 +15,7 @@ using calm::test::temporary_folder;
 
 namespace {
 
-// "table.key=a,b" of every setting.
+// "table.key=a,b" for each setting.
 std::vector<std::string> shown(settings_file const& file) {
     std::vector<std::string> all;
     for (auto const& each : file.settings) {
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
     BOOST_TEST(has(only("a.json", std::string(100'000, '[')), "at most 64 deep"));
     BOOST_TEST(has(only("a.toml", "a = " + std::string(100'000, '[')), "TOML"));
     BOOST_TEST(has(only("a.toml", std::string(1'000'001, '#')), "at most 1 MB"));
-    // The parsers call themselves as deep as a file says.
+    // The parsers recurse as deep as the file nests.
     std::string dots, objects;
     for (int i = 0; i < 200'000; ++i) dots += "a.";
     for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
                              "c = \"\"\"x\"\"\"\"\n[" + dots + "a]\n", "c = ''\n[" + dots + "a]\n"})
         BOOST_TEST(has(only("a.toml", text), "expected TOML with at most"), text.substr(0, 20));
     BOOST_TEST(has(only("a.json", objects), "at most 64 deep"));
-    // Where toml++ 3.3 would run into what it takes for unreachable.
+    // Inputs on which toml++ 3.3 would reach code that it assumes to be unreachable.
     for (auto const* const text : {"[a.a\xcf\x9e.a]\n", "a = 1 \xc3\xa9\n", "\xc3\xa9 = 1\n", "a = [\xe3\x80\x81]\n"})
         BOOST_TEST(has(only("a.toml", text), "letters beyond ASCII"), text);
     for (auto const* const text : {"a = 7'\xc4\xac'\n", "a = 1.'\xc3\xa9'\n", "a = \"x\" '\xcf\x9e'\n",
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
     BOOST_TEST(of("a.toml", "\xef\xbb\xbf# \xc3\xa9\n\"\xc3\xa9\" = '\xcf\x9e'\n").problems.empty());
 }
 
-// What is there and is no file is called by its name.
+// The message names the kind of a path that is not a file.
 BOOST_AUTO_TEST_CASE(only_a_file_is_read) {
     calm::test::temporary_folder const folder;
     auto const said = [](std::string const& path) {
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(only_a_file_is_read) {
     BOOST_TEST(has(said(folder.with("large.toml", std::string(1'000'001, '#'))), "at most 1 MB"));
 }
 
-// Every text comes back from its quotes.
+// Every text survives quoting.
 BOOST_AUTO_TEST_CASE(quotes_are_those_of_toml) {
     std::string all;
     for (int c = 1; c < 128; ++c) all += static_cast<char>(c);

@@ -1,4 +1,4 @@
-// The tokenizer beside a model: found in either form, and refused where it is not the model's own.
+// The tokenizer file in a model directory: found in either format, refused if it is not the model's own.
 #include <boost/test/unit_test.hpp>
 
 #include <string>
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_lies_under_the_name_of_its_form) {
     BOOST_TEST(calm::apps::tokenizer_path(model) == folder.path("tokenizer.json"));
     BOOST_TEST(calm::apps::tokenizer_of(model).fingerprint() == words.fingerprint());
 
-    // The same tokenizer as lines is the same tokenizer.
+    // Stored as lines, the tokenizer stays the same.
     auto const lines = calm::apps::tokenizer_named(folder.with("tokenizer.model", words.lines()));
     BOOST_TEST(lines.file_name() == "tokenizer.model");
     model.description.calm->tokenizer->file = lines.file_name();
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }), "tokenizer.model"));
     (void)folder.with("tokenizer.json", calm::test::json_of(some_tokens()).text());
     BOOST_TEST(calm::apps::tokenizer_of(model).fingerprint() == words.fingerprint());
-    (void)folder.with("tokenizer.model", calm::tokenizer().lines());  // the first choice, and of another size
+    (void)folder.with("tokenizer.model", calm::tokenizer().lines());  // takes precedence and has another size
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
                    "expected a vocabulary of 260 tokens, found 259"));
 }
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(another_tokenizer_is_refused) {
     calm::test::temporary_folder const folder;
     auto file = calm::test::json_of(some_tokens());
     auto const model = model_in(folder, calm::parse_tokenizer(file.text(), ""));
-    file.merges = "[]";  // equal tokens, merged otherwise
+    file.merges = "[]";  // equal tokens with other merges
     file.ignore_merges = "false";
     (void)folder.with("tokenizer.json", file.text());
     auto const sentence = sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); });

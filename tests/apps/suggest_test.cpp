@@ -9,7 +9,7 @@ BOOST_AUTO_TEST_CASE(edit_distances) {
     BOOST_TEST(edit_distance("abc", "") == 3U);
     BOOST_TEST(edit_distance("", "abc") == 3U);
     BOOST_TEST(edit_distance("kitten", "sitting") == 3U);
-    BOOST_TEST(edit_distance("bacth", "batch") == 1U);  // neighbours changed places
+    BOOST_TEST(edit_distance("bacth", "batch") == 1U);  // neighbours swapped
     BOOST_TEST(edit_distance("ab", "ba") == 1U);
     BOOST_TEST(edit_distance("abc", "cba") == 2U);
     BOOST_TEST(edit_distance("tiny", "tinny") == edit_distance("tinny", "tiny"));

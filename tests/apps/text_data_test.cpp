@@ -13,7 +13,7 @@ namespace {
 using namespace calm;
 using namespace calm::apps;
 
-// JSON lines of more than the mebibyte from which a file has a cache.
+// JSON lines above the 1 MiB at which a file gets a cache.
 std::string many_lines() {
     std::string all;
     for (int i = 0; all.size() < 1'100'000; ++i)
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(ids_of_large_files_are_kept_where_they_are_asked_to_be) {
     BOOST_TEST(!std::filesystem::is_empty(data.cache));
 }
 
-// What a dry run counts, and writes nothing.
+// The counts of a dry run, which writes nothing.
 BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", many_lines()));
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made
     data.writes_cache = false;
     counted(text.documents(), text.tokens());
     BOOST_TEST((folder.content("a.jsonl.calm-tokens") == kept));
-    // One that says it is valid and has other ids: its numbers are told, so the text was not read.
+    // A valid cache with other ids: its counts are returned, so the text itself was not read.
     std::string why;
     auto const facts = token_file::open(cache, words.vocabulary_size(), why)->facts();
     struct stat const now = detail::facts_of_file(data.sources[0]);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made
     for (int i = 0; i < 3; ++i) writer.add(std::vector<token_id>(100, 65), entry_use::both);
     writer.commit(facts);
     counted(3, 300);
-    static_cast<void>(folder.with("a.jsonl.calm-tokens", "no tokens"));  // not valid: left as it is
+    static_cast<void>(folder.with("a.jsonl.calm-tokens", "no tokens"));  // invalid: left unchanged
     counted(text.documents(), text.tokens());
     BOOST_TEST(folder.content("a.jsonl.calm-tokens") == "no tokens");
     std::filesystem::remove(cache);
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_all_training_tokens_are_counted) {
             BOOST_REQUIRE(table.probability(b, a) == whole.probability(b, a));
 }
 
-// More than 2^24 tokens; pairs of the last document stand nowhere else.
+// More than 2^24 tokens; the pairs of the last document occur nowhere else.
 BOOST_AUTO_TEST_CASE(pairs_of_a_large_corpus_are_counted_to_the_last_document) {
     tokenizer const words;
     constexpr std::size_t documents = 17'000, size = 1000;
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(only_what_could_be_left_out_speaks_of_it) {
                folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad leaves " +
                    "such text out and counts it)");
     BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: no valid UTF-8"));
-    // A file that is named must have text, and the holdout must leave some.
+    // A named file must contain text, and the holdout must leave some.
     for (auto const& said : {complaint(folder.path("texts/empty.txt")), complaint(folder.path("none")),
                              complaint(folder.with("a.txt", "a"), "6:0")}) {
         BOOST_TEST(!said.empty());
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_that_cannot_be_written_is_not_learned) {
 
 BOOST_AUTO_TEST_CASE(held_out_blocks_are_spread_over_all) {
     test::temporary_folder const folder;
-    std::string lines;  // each full of its own number
+    std::string lines;  // each filled with its own number
     for (int i = 0; i < 1000; ++i) {
         lines += "{\"text\": \"";
         for (int k = 0; k < 200; ++k) lines += std::to_string(i) + " ";

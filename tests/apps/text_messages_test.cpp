@@ -1,4 +1,4 @@
-// What ranks that generate texts together send each other.
+// The messages between ranks that generate texts together.
 
 #include "text/text_messages.hpp"
 
@@ -30,7 +30,7 @@ std::string refusal(std::function<void()> const& f) {
     }
     return "nothing";
 }
-// Some numbers, as they lie in a message.
+// Numbers as encoded in a message.
 std::vector<std::byte> words(std::vector<index_t> const& all) {
     message_writer to;
     to.add_all(std::span(all));
@@ -65,16 +65,16 @@ BOOST_AUTO_TEST_CASE(a_rank_that_lies_is_refused) {
     };
     auto const good = message_of(one);
     BOOST_TEST(texts(good, 1) == "nothing");
-    // More texts than were asked for, fewer, and parts of one.
+    // More texts than expected, fewer, and a truncated one.
     BOOST_TEST(has(texts(message_of(std::vector(3, one[0])), 1), "the texts of rank 1: expected no more bytes, found"));
     BOOST_TEST(has(texts(good, 2), "found a message that ends after 0 bytes"));
     BOOST_TEST(has(texts({good.begin(), good.end() - 1}, 1), "found a message that ends after 7 bytes"));
-    // More ids than are there, than a text may have, and fewer than none.
+    // More ids than the message holds, more than a text may have, and a negative count.
     BOOST_TEST(has(texts(words({40, 0, 2, 2, 0, 97, 98}), 1), "expected 40 of token ids, found a message that ends"));
     BOOST_TEST(
         has(texts(words({1000, 0, 2, 2, 0, 97, 98}), 1), "expected a number of tokens from 0 to 40, found 1000"));
     BOOST_TEST(has(texts(words({-1}), 1), "expected a number of tokens from 0 to 40, found -1"));
-    // Ids that no vocabulary has, and counts that cannot be.
+    // Ids outside the vocabulary, and impossible counts.
     for (token_id const id : {-1, 300, std::numeric_limits<token_id>::min()})
         BOOST_TEST(has(texts(message_of(std::vector<generation_result>{{{id}, false, 1, 1, 0}}), 1),
                        "expected token ids from 0 to 299, found " + std::to_string(id)));

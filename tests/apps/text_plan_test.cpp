@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                     BOOST_TEST(*c.autoencoder_batch % 4 == 0);
                     BOOST_TEST(*c.batch * *c.block <= 2048);
                     BOOST_CHECK_NO_THROW(require_possible(c, usual()));
-                    // Each choice is one that its option takes, each with a reason.
+                    // Each choice is valid for its option and has exactly one reason.
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
                     BOOST_TEST_REQUIRE(plan.why.size() == record.size());
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(every_plan_is_whole_and_possible) {
                 }
 }
 
-// What a CALM of the text is given but for its autoencoder, whose minutes the softmax has too.
+// The choices for a CALM without the autoencoder; its share of the minutes goes to the model.
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
     auto all = usual();
     all.push_back(compiled("tiny-drafted", sizes::tiny));
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
                     BOOST_TEST(*c.block == *calm.block);
                     BOOST_TEST(*c.warmup >= *calm.warmup);
                     BOOST_CHECK(c.schedule == calm.schedule);
-                    BOOST_TEST(*c.rate == 3e-3);  // its own
+                    BOOST_TEST(*c.rate == 3e-3);  // its own default
                     BOOST_TEST(*c.muon == 4);
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(the_rule_is_that_of_the_measurements) {
     BOOST_TEST(*wiki.kl_weight == 0.02);
     BOOST_TEST(*wiki.autoencoder_rate == 3e-3);
     BOOST_TEST(*wiki.rate == 2e-3);
-    BOOST_TEST(*wiki.muon == 3);  // the configuration's
+    BOOST_TEST(*wiki.muon == 3);  // from the configuration
     BOOST_TEST(*wiki.block == 128);
     BOOST_TEST(*wiki.batch == 16);
     BOOST_TEST(*wiki.warmup == 200);
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     auto all = usual();
     all.push_back(compiled("tiny-drafted", sizes::tiny));
     BOOST_TEST(chosen(all).configuration == "tiny-drafted");
-    // Its head learns tokens where the others learn bytes.
+    // The drafted head learns BPE tokens where the other heads get bytes.
     auto const vocabulary = [&](std::uint64_t bytes, double minutes) {
         return *plan_of_text({.bytes = bytes}, in_minutes(minutes), all).choices.vocabulary;
     };
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     BOOST_TEST(*tiny.rate == 2e-3);
     auto const other = chosen({compiled("text", sizes::text)});
     BOOST_TEST(other.configuration == "text");
-    BOOST_TEST(*other.rate == 5e-4);  // its own
+    BOOST_TEST(*other.rate == 5e-4);  // its own default
     BOOST_TEST(*other.autoencoder_rate == 7e-4);
     std::vector<entry> const none{entry{.name = "tiny-ar", .sizes = sizes::tiny_ar}};
     BOOST_TEST(has(sentence_of<error>([&] { chosen(none); }), "no configuration of a CALM is compiled"));
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
         BOOST_TEST_REQUIRE(why != nullptr);
         BOOST_TEST(why->starts_with("as given"), row.option);
     }
-    BOOST_TEST(!plan.choices.autoencoder_minutes);  // its steps end it
+    BOOST_TEST(!plan.choices.autoencoder_minutes);  // limited by steps
     BOOST_TEST(!plan.minutes_of_model());
     BOOST_TEST(*plan.choices.autoencoder_warmup == 3);
     BOOST_TEST(*plan.choices.warmup == 0);
@@ -259,8 +259,8 @@ BOOST_AUTO_TEST_CASE(text_is_held_out_where_it_is_worth_it) {
     };
     BOOST_TEST(held(16'383) == "");
     BOOST_TEST(held(16'384) == "10:9");
-    BOOST_TEST(held(100'000, true) == "");  // it has a split of its own
-    // What is held out is not trained on.
+    BOOST_TEST(held(100'000, true) == "");  // generated text has its own held-out split
+    // Held-out text does not count for training.
     auto const vocabulary = [](std::uint64_t bytes) {
         return *planned({.bytes = bytes, .tenth = 200'000}, in_minutes(30)).vocabulary;
     };

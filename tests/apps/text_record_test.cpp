@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
     auto const bytes = folder.content("plan.json");
     BOOST_TEST_REQUIRE(read_text_record(folder.path("")).has_value());
     BOOST_CHECK(*read_text_record(folder.path("")) == record);
-    // The order of a record is no part of the file.
+    // The file does not depend on the order of the record.
     auto other = record;
     std::swap(other.plan[0], other.plan[1]);
     write_text_record(folder.path(""), other);

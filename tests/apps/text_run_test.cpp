@@ -1,4 +1,4 @@
-// `train text` as a user meets it: whole, cut off, asked for something else.
+// `train text` as a user meets it: complete, interrupted, and with other choices.
 
 #include <boost/test/unit_test.hpp>
 
@@ -25,7 +25,7 @@ namespace {
 
 std::string const batch = calm::test::is_sanitized ? "64" : "256";  // of the autoencoder
 std::string const sizes = "--config tiny --batch 2 --block 64 --autoencoder-batch " + batch + " --threads 1 --seed 3 ";
-// Nothing of one document is held out, so nothing is measured: these runs are short.
+// A single document has no held-out part, so nothing is evaluated: these runs are short.
 std::string const of_a_text = "train text --data text.txt " + sizes;
 std::string const few = of_a_text + "--autoencoder-steps 6 --steps 5 ";
 
@@ -43,8 +43,8 @@ public:
         BOOST_TEST(made.status == status, line << ": " << made.err);
         return made.err;
     }
-    // Runs a command in the background, sends a signal once it has written what the pattern names in the folder `out`,
-    // and waits: the status is the command's.
+    // Runs a command in the background, sends a signal once a new file matches the pattern in the folder `out`, and
+    // waits; the status is the command's.
     ran interrupted(std::string const& command, std::string const& out, std::string const& pattern,
                     std::string const& signal) const {
         return calm::test::interrupted_run(
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
     shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --samples 2");
     BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);
 
-    // It says so where all is done.
+    // A finished run says so.
     auto const plan = shop.folder.content("run/plan.json");
     auto const again = shop.good(few + "--out run");
     for (auto const* const part :
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
     BOOST_TEST(!has(again.err, "step 1 "));
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
 
-    // A model that is damaged comes back from its checkpoint.
+    // A damaged model is restored from its checkpoint.
     for (std::string const model : {"autoencoder", "model"}) {
         auto const file = "run/" + model + "/model.safetensors";
         auto const restored = shop.good("head -c 1000 " + file + " >cut; mv cut " + file + "; " + few + "--out run");
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     BOOST_TEST(has(shop.refused(few + "--vocabulary 300 --override --out run"),
                    "--vocabulary: the models in run have 259, which --override does not change"));
 
-    // Longer: the autoencoder stays, and so does what was chosen for it.
+    // A longer run keeps the autoencoder and its choices.
     auto const autoencoder = shop.folder.content("run/autoencoder/model.safetensors");
     auto const longer = of_a_text + "--autoencoder-steps 6 --steps 9 --out run";
     auto const gone_on = shop.good(longer + " --override");
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     BOOST_TEST(shop.folder.content("run/autoencoder/model.safetensors") == autoencoder);
     BOOST_TEST(has(shop.good(longer).err, "the model is trained"));
 
-    // Afresh: what was there is the model until the first checkpoint of another.
+    // With --fresh, the old model stays until the first checkpoint of the new one.
     auto const model = shop.folder.content("run/model/model.safetensors");
     auto const fresh = few + "--vocabulary 300 ";
     fs::remove(shop.folder.path("run/autoencoder/metrics.jsonl"));
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
     BOOST_TEST(has(shop.refused(odd + std::string("255")), "a batch that is a multiple"));
     auto const made = shop.good(odd + std::string("64"));
     BOOST_TEST(has(made.err, "the plan for this text:"), made.err);
-    // A plan that is lost or damaged is not made anew over a model.
+    // A lost or damaged plan is never rebuilt over an existing model.
     auto const plan = shop.folder.content("run/plan.json");
     static_cast<void>(shop.folder.with("run/plan.json", plan.substr(0, plan.size() / 2)));
     BOOST_TEST(has(shop.refused(odd + std::string("64"), 5), "run/plan.json"));
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_tells_the_plan_and_writes_nothing) {
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
 }
 
-// A run may lie in the folder of its text: its own files are no text, in the first call and in those that go on.
+// A run may lie in the folder of its text: its files are not read as text, neither at first nor when it resumes.
 BOOST_AUTO_TEST_CASE(a_run_does_not_learn_its_own_files) {
     workshop const shop;
     shop.good("mkdir here && cp text.txt here");
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(the_same_text_by_another_name_is_no_other_choice) {
     auto const same = shop.good(run + "3 --data ./same.txt");
     BOOST_TEST(has(same.err, "--data ./same.txt is the same text as before, which was text.txt"), same.err);
     BOOST_TEST(has(same.err, "the model is trained"), same.err);
-    // Of what is trained too another text is seen.
+    // A changed text is noticed even after training has finished.
     auto const other = shop.refused(run + "3 --data other.txt");
     BOOST_TEST(has(other, "started with other choices"), other);
     BOOST_TEST(has(other, "text.txt"), other);
@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
     BOOST_TEST(!plan["plan"].contains("kl-weight"));
     BOOST_TEST(plan["done"] == (std::vector<std::string>{"model"}));
 
-    // It goes on, tells its plan, and refuses other choices as a CALM does.
+    // It resumes, reports its plan and refuses other choices, like a CALM.
     auto const parts = softmax + "--steps 24 --out parts";
     BOOST_TEST(shop.interrupted(softmax + "--steps 24", "parts", "model/checkpoints/step-*/*", "KILL").status == 137);
     BOOST_TEST(has(shop.good(parts).err, "goes on"));
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {
 
     for (std::string const run : {"chain/model", "."})
         BOOST_TEST(has(shop.refused(few + "--out " + run), "is there already and holds no run to go on with"), run);
-    // What it makes is no run of one model.
+    // The folder of `train text` is not a run of one model.
     BOOST_TEST(has(shop.refused("train autoencoder --config tiny --tokenizer markov --data markov:400 --out chain"),
                    "is there already and holds no run"));
 }

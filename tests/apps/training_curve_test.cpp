@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
     BOOST_TEST(has(folder.content("curve.svg"), "<svg"));
 }
 
-// Lines across the picture at the last values, and a run beside as a curve; Brier-1 has a row of its own.
+// Reference levels are horizontal lines at their last values, and another run is a curve. Brier-1 has its own row.
 BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
     temporary_folder const folder;
     auto const evaluation = [](std::string const& step, std::string const& more) {
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {
     BOOST_TEST(!std::filesystem::exists(folder.path("curve.png")));
 }
 
-// What it complains of is part of the sentence, and goes nowhere else.
+// The last line of gnuplot's error output becomes part of the message and is printed nowhere else.
 BOOST_AUTO_TEST_CASE(where_gnuplot_fails_its_last_line_is_told) {
     temporary_folder const folder;
     auto const [said, made] = plotted(folder.path(""), "curve", "set output \"curve.png\"\nplot 1/0\n\n", "curve.png");
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(an_older_run_without_tokens_has_two_axes) {
     BOOST_TEST(has(script, "divergence"));
 }
 
-// An evaluation begins later than the steps: its panel still has the axis of the panel above.
+// Evaluations begin later than steps, but their panel keeps the axis of the panel above.
 BOOST_AUTO_TEST_CASE(the_axes_of_a_column_agree) {
     temporary_folder const folder;
     static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"tokens\":2048,\"seconds\":1,\"loss\":5.5}\n"
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_run_is_refused) {
 
 BOOST_AUTO_TEST_CASE(memory_follows_from_steps_not_from_bytes) {
     std::string text = "{\"step\":1,\"loss\":2,\"seconds\":1}\n";
-    text += "{\"step\":2,\"loss\":1,\"more\":\"" + std::string(1'000'000, 'x') + "\"}\n";  // too long for one of ours
+    text += "{\"step\":2,\"loss\":1,\"more\":\"" + std::string(1'000'000, 'x') + "\"}\n";  // longer than our lines
     text.append(900'000, '[');
     temporary_folder const folder;
     auto const read = read_metrics(folder.with("metrics.jsonl", text));

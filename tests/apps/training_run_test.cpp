@@ -1,4 +1,5 @@
-// A run around a loop that is not there: what is kept, when it is through, and who else was there.
+// A training run without a training loop: which values are kept, when the run is finished, and what other processes in
+// its folder do.
 
 #include <boost/test/unit_test.hpp>
 
@@ -30,7 +31,7 @@ void write_model(std::string const& directory) {
     target.commit();
 }
 
-// What a call writes to standard error.
+// Captures the standard error of a call.
 template <class Call> std::string standard_error_of(Call const& call) {
     temporary_folder const folder;
     std::fflush(stderr);
@@ -45,7 +46,7 @@ template <class Call> std::string standard_error_of(Call const& call) {
     return folder.content("said");
 }
 
-// A run of 13 steps, the last of which no multiple of ten logs.
+// A run of 13 steps, whose last step is not among the logged multiples of ten.
 struct trial {
     temporary_folder folder;
     train_options options;
@@ -65,7 +66,7 @@ struct trial {
         return training_text(data, words, 1);
     }
 
-    // Goes on to a step with a score. False where nothing is left to do. At the end of it `after` is called.
+    // Continues to a step with this score, then calls `after`. Returns false if nothing is left to do.
     bool steps_to(index_t step, double score, std::function<void(run_report&)> const& after = nullptr) {
         training_run run(options);
         if (!run.begin(settings, recipe, true, [] {})) return false;
@@ -82,7 +83,7 @@ struct trial {
 
 }  // namespace
 
-// A run that dies between its last checkpoint and its last evaluation is not through.
+// A run that dies between its last checkpoint and its last evaluation is not finished.
 BOOST_AUTO_TEST_CASE(a_run_is_finished_once_its_end_is_measured) {
     trial t;
     BOOST_TEST(t.steps_to(13, 1, [](run_report& report) { report.finish(); }));
@@ -96,7 +97,7 @@ BOOST_AUTO_TEST_CASE(a_run_is_finished_once_its_end_is_measured) {
     BOOST_TEST(!t.steps_to(13, 1));
 }
 
-// Of a run that was stopped the step it was stopped at is in the log only where it belongs there.
+// Stopping a run does not add a log line for its last step.
 BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_no_line) {
     trial t;
     BOOST_TEST(t.steps_to(12, 1));
@@ -147,7 +148,7 @@ BOOST_AUTO_TEST_CASE(what_is_read_is_not_written) {
     BOOST_TEST(has(sentence_of<error>([&] { refuse_same_directory(t.options); }), "is the directory of --init"));
 }
 
-// Wherever a text of many documents is edited, and however little.
+// Any edit in a text of many documents is noticed, wherever it is and however small.
 BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
     trial t;
     auto const ours = description_of("tiny", t.options, 1, 2, packing::unbroken, t.words);
@@ -167,11 +168,11 @@ BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
         BOOST_TEST(found[0].option == "text");
         documents[i][1] = 2;
     }
-    std::swap(documents[500], documents[501]);  // the same tokens, of other documents
+    std::swap(documents[500], documents[501]);  // the same tokens in other documents
     BOOST_TEST(differences(before, settings()).size() == 1U);
 }
 
-// Said at the first evaluation after a fifth of the run and after the warm-up, and at no other.
+// Reported once, at the first evaluation after a fifth of the run and after the warm-up.
 BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
     trial t;
     t.recipe.rate = 2e-3;
@@ -207,7 +208,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
     BOOST_TEST(times(said({{199, 0.19, 0.01}})) == 0);                                     // too early in the run
     BOOST_TEST(times(said({{99, 0.5, 0.01}})) == 0);                                       // in the warm-up
     BOOST_TEST(times(said({{199, 0.19, 0.01}, {299, 0.3, 0.01}})) == 1);
-    BOOST_TEST(times(said({{199, 0.2, 0.03}, {299, 0.3, 0.01}})) == 0);  // it had learned some
+    BOOST_TEST(times(said({{199, 0.2, 0.03}, {299, 0.3, 0.01}})) == 0);  // it had learned something before
     BOOST_TEST(has(said({{199, 0.2, 0.03}}), "BrierLM 0.00 (bigram 0.27), 0 because Brier-4 is not positive"));
     BOOST_TEST(has(said({{199, 0.2, 0.01}}), "what was seen to help: HELP\n"));
 }
@@ -226,7 +227,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
         "autoencoder, 77 patches: 50.000 % of tokens right, 25.000 % with posterior noise; posterior std 0.300\n");
 }
 
-// What the scores of a run are told beside, and that its numbers are kept.
+// Scores are reported with reference levels and another run's scores, and all are logged.
 BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     trial t;
     std::filesystem::create_directory(t.options.out);
@@ -267,11 +268,11 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_warms_up_as_it_was_begun) {
         run.keep_as_begun(t.recipe);
         return t.recipe.warmup;
     };
-    BOOST_TEST(warmup() == 20);  // it is not begun
+    BOOST_TEST(warmup() == 20);  // not yet begun
     BOOST_TEST(t.steps_to(5, 1));
     BOOST_TEST(warmup() == 3);
     t.options.warmup = 20;
-    BOOST_TEST(warmup() == 20);  // --warmup says so
+    BOOST_TEST(warmup() == 20);  // given by --warmup
     t.options.warmup.reset();
     t.options.fresh = true;
     BOOST_TEST(warmup() == 20);
@@ -283,12 +284,12 @@ BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
     data_options data;
     data.sources = {"b.txt", "a.txt"};
     data.holdout = "5:2";
-    BOOST_TEST(another_holdout_sentence(model, data) == "");  // nothing is known of its text
+    BOOST_TEST(another_holdout_sentence(model, data) == "");  // nothing is known about its text
     model.description.calm.emplace();
     model.description.calm->data.emplace();
     auto& trained = *model.description.calm->data;
     trained.sources = {"a.txt"};
-    BOOST_TEST(another_holdout_sentence(model, data) == "");  // all of it was learned: nothing was held out
+    BOOST_TEST(another_holdout_sentence(model, data) == "");  // nothing was held out: all text was learned
     trained.holdout = "5:2";
     BOOST_TEST(another_holdout_sentence(model, data) == "");
     trained.holdout = "5:1";
@@ -303,7 +304,7 @@ BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
     BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) == "");
 }
 
-// Weights count, and not how they lie in files.
+// The weights count, not their file layout.
 BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout) {
     trial t;
     auto const single = checkpoint("base", "autoencoder"), sharded = t.folder.path("sharded");
