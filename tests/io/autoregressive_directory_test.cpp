@@ -24,7 +24,7 @@ constexpr autoregressive_configuration with_ties(autoregressive_configuration c,
     c.tie_word_embeddings = tied;
     return c;
 }
-// Boost names a typed case by its type.
+// Boost names a typed test case after its type.
 template <class Variant, bool tied> struct reference {
     static constexpr autoregressive_configuration value = with_ties({llama_sizes_of(Variant::value)}, tied);
     static char const* folder() { return variant_name<Variant::value>(); }
@@ -32,7 +32,7 @@ template <class Variant, bool tied> struct reference {
 using references = boost::mpl::list<reference<base_variant, false>, reference<base_variant, true>,
                                     reference<two_variant, false>, reference<two_variant, true>>;
 
-// A model small enough to be written often.
+// A model small enough to be saved often.
 constexpr autoregressive_configuration tiny{.llama = {.hidden_size = 8,
                                                       .intermediate_size = 10,
                                                       .num_hidden_layers = 2,
@@ -88,7 +88,7 @@ std::string refusal_to_read(std::string const& directory) {
     return sentence_of<error>([&] { static_cast<void>(read_model_description(directory)); });
 }
 
-// Writes config.json with one key of another value; null takes the key out.
+// Sets one key of config.json; null removes it.
 void set(std::string const& directory, std::string const& key, nlohmann::json const& value) {
     auto json = configuration_in(directory);
     if (value.is_null())
@@ -98,7 +98,7 @@ void set(std::string const& directory, std::string const& key, nlohmann::json co
     std::ofstream(directory + "/config.json") << json.dump();
 }
 
-// The weights of a directory, written anew with other tensors.
+// Rewrites the weights of a directory with changed tensors.
 void change_weights(std::string const& directory, std::function<void(std::vector<stored_tensor>&)> const& change) {
     auto const path = directory + "/model.safetensors";
     {
@@ -114,12 +114,12 @@ stored_tensor renamed(std::vector<stored_tensor> const& tensors, std::string_vie
     copy.name = to;
     return copy;
 }
-// With the table under its second name too, as other programs' pytorch_model.bin has it.
+// Stores the table under its second name too, as other programs' pytorch_model.bin does.
 void repeat_table(std::string const& directory) {
     change_weights(directory, [](auto& tensors) { tensors.push_back(renamed(tensors, table, output)); });
 }
 
-// Beside `single`: the same model in several files, as PyTorch's archive, and with second names where it is tied.
+// Next to `single`: the same model sharded and as a PyTorch archive, there with second names if tied.
 struct layouts {
     std::string single, sharded, torch;
 
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, varia
     auto const path = folder.path("model");
     save_autoregressive(path, own.model, describe_autoregressive<C>(own.model.vocabulary(), {}));
 
-    // Its names and bytes are the reference's.
+    // Names and bytes equal the reference.
     auto const file = safetensors_file::open(path + "/model.safetensors");
     std::size_t of_reference = 0;
     for (auto const& name : f.names()) of_reference += name.starts_with("param/") ? 1U : 0U;
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, varia
     check_same(file, safetensors_file::open(folder.path("again/model.safetensors")));
     BOOST_TEST(folder.content("again/config.json") == folder.content("model/config.json"));
 
-    if (C.tie_word_embeddings) return;  // the reference's is not
+    if (C.tie_word_embeddings) return;  // the reference is untied
     context<> ctx(1, 1);
     auto const tokens = f.integers<token_id>("in/tokens");
     auto const hidden = other.model.forward(ctx, as_vector(tokens), f.shape("in/tokens")[1]).y;
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_with_all_that_was_said_of_it, v
     for (auto const* const key : {"posterior_std", "input", "autoencoder"})
         BOOST_TEST(!json["calm"].contains(key), key);
 
-    // A directory that exists is refused, or replaced as a whole.
+    // An existing directory is refused, or replaced as a whole.
     auto own = made<C>(4);
     auto const d = describe_autoregressive<C>(7, ours());
     BOOST_TEST(has(sentence_of<error>([&] { save_autoregressive(path, own.model, d); }),
@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_has_the_rounded_weights, variant, 
     for (std::size_t i = 0; i < full.size(); ++i)
         for (std::size_t j = 0; j < full[i].size(); ++j)
             BOOST_REQUIRE(std::abs(rounded[i][j] - full[i][j]) <= std::abs(full[i][j]) / 256);
-    // Wider again, and rounded again: the same bytes.
+    // Widened and rounded again, the bytes are the same.
     convert_model(folder.path("bf16"), folder.path("f32"), {.as = stored_type::f32});
     BOOST_TEST((loaded_from<C>(folder.path("f32")) == rounded));
     convert_model(folder.path("f32"), folder.path("again"), {.as = stored_type::bf16});
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(a_tied_table_may_stand_twice_if_it_is_the_same) {
     BOOST_TEST((to.find(output) == nullptr));
     BOOST_TEST(folder.content("to/model.safetensors").size() == once.size());
 
-    // Untied, the same file holds two tables: both are kept.
+    // Untied, the file holds two tables, and both are kept.
     set(path, "tie_word_embeddings", false);
     BOOST_TEST(loaded_from<tiny>(path).size() == weights.size() + 1);
     convert_model(path, folder.path("two"));
@@ -325,7 +325,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
           "tie_word_embeddings: expected true, found false", "rms_norm_eps: expected 1e-06, found 1e-05",
           "rope_theta: expected 10000.0, found 10000.5", "vocabulary: expected 9, found 7"})
         BOOST_TEST(has(said, part), part << " in " << said);
-    set(path, "rms_norm_eps", nullptr);  // 1e-6 where it is not said
+    set(path, "rms_norm_eps", nullptr);  // 1e-6 if not given
     set(path, "rope_theta", 50000);
     BOOST_TEST(differences(tiny, read_model_description(path)).empty());
     set(path, "rope_theta", nullptr);
@@ -345,7 +345,7 @@ BOOST_AUTO_TEST_CASE(heads_of_keys_that_are_not_stated_are_as_many_as_heads) {
                                   "max_position_embeddings", "torch_dtype", "calm", "rope_scaling"})
         set(path, key, nullptr);
     BOOST_TEST((loaded_from<C>(path) == weights));
-    // What was not there is not written.
+    // Missing keys are not added.
     convert_model(path, folder.path("to"));
     BOOST_TEST(configuration_in(folder.path("to")) == configuration_in(path));
     auto own = made<C>();
@@ -392,7 +392,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
         BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file beside it"),
                    name);
     }
-    // A shard, whatever it is called.
+    // A shard of any name.
     std::filesystem::rename(path + "/model.safetensors", path + "/weights.st");
     auto const file = safetensors_file::open(path + "/weights.st");
     std::string map;
@@ -401,7 +401,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     json["calm"]["tokenizer"]["file"] = "weights.st";
     set(path, "calm", json["calm"]);
     BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file beside it"));
-    set(path, "calm", nullptr);  // published files have no such object
+    set(path, "calm", nullptr);  // published files lack this object
     BOOST_TEST(refusal<tiny>(path) == "");
 }
 

@@ -1,5 +1,5 @@
-// The one check of a model directory: any tensor that is missing, unknown, reshaped or of integers is told, whatever
-// the kind of model and whoever reads it.
+// The check that all readers of a model directory share: any tensor that is missing, unknown, reshaped or made of
+// integers is reported, for every kind of model.
 #include <boost/mpl/list.hpp>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ using kinds = boost::mpl::list<calm_with<energy>, calm_with<flow>, calm_with<dif
 
 using tensors = std::vector<stored_tensor>;
 
-// What is said of a directory whose tensors are these; a conversion says the same and leaves nothing.
+// The error for a directory with these tensors. A conversion must give the same error and leave nothing behind.
 std::string refusal(std::string const& directory, tensors const& all) {
     write_safetensors(directory + "/model.safetensors", all, {{"format", "pt"}});
     auto said = sentence_of<error>([&] { static_cast<void>(read_model_description(directory)); });
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_tensor_that_is_wrong_is_told_by_every_reader, 
     }
 }
 
-// Sizes that config.json leaves to the tensors of a CALM follow from their shapes; the rest is checked.
+// Sizes that a CALM's config.json lacks follow from the shapes of its tensors; other tensors are checked against them.
 BOOST_AUTO_TEST_CASE(a_published_calm_is_checked_as_far_as_its_shapes_agree) {
     temporary_folder const folder;
     auto const path = folder.path("model");
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_no_model_has_are_refused_before_tensors_are_comp
     BOOST_TEST(has(said, "config.json: expected num_attention_heads to divide hidden_size"), said);
 }
 
-// A head that lists no tensors is checked where its network is loaded.
+// For a head without a list of tensors, the check is left to loading its network.
 BOOST_AUTO_TEST_CASE(tensors_of_a_head_that_lists_none_are_left_to_its_network) {
     auto unlisted = head_facts_of<energy>();
     unlisted.tensors = nullptr;

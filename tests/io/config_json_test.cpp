@@ -19,7 +19,7 @@ std::string const energy =
     R"({"architectures":["EnergyTransformer"],"vocab_size":97,"patch_size":4,"latent_size":16,"hidden_size":48,)"
     R"("intermediate_size":96,"num_hidden_layers":2,"num_attention_heads":4,"num_mlp_layers":3)";
 
-// As transformers 4.43 writes one, but for the order of its keys.
+// As transformers 4.43 writes it, except for the order of its keys.
 std::string const llama =
     R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":1,)"
     R"("eos_token_id":2,"hidden_act":"silu","hidden_size":48,"initializer_range":0.02,"intermediate_size":96,)"
@@ -36,7 +36,7 @@ std::string again(std::string const& text) {
     return calm::config_json_text(calm::parse_config_json(text, "config.json"));
 }
 
-// What is said of a text that is refused, all lines of it.
+// The error message for a text that is refused, with all its lines.
 std::string refusal(std::string const& text) {
     try {
         (void)calm::parse_config_json(text, "dir/config.json");
@@ -47,7 +47,7 @@ std::string refusal(std::string const& text) {
     }
 }
 
-// A text of the model above with one key set, or taken out.
+// The text with one key set, or removed if the value is empty.
 std::string with(std::string const& text, std::string const& key, std::string const& value) {
     auto json = value_of(text);
     if (value.empty())
@@ -57,7 +57,7 @@ std::string with(std::string const& text, std::string const& key, std::string co
     return json.dump();
 }
 
-// Walks a description: every number of it has a range, and lies in it.
+// Walks a description: every number must have a range and lie within it.
 struct range_checker {
     std::size_t& numbers;
 
@@ -66,7 +66,7 @@ struct range_checker {
         number({field, static_cast<double>(size)});
     }
     void operator()(std::string_view key, std::int64_t value, bool = false) const {
-        if (value != 0) check(key, value);  // 0: not filled in
+        if (value != 0) check(key, value);  // 0: not set
     }
     void operator()(std::string_view key, std::optional<std::int64_t> const&, bool = false) const {
         check(key, std::int64_t{0});
@@ -340,7 +340,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_keeps_every_value) {
     BOOST_TEST(d.torch_dtype == "bfloat16");
     BOOST_TEST(d.bos_token_id.value() == 1);
     BOOST_TEST((value_of(again(llama)) == value_of(llama)));
-    // Each key taken out stays out, but for the sizes, without which nothing is known.
+    // A missing key stays missing, except for the sizes, which are required.
     auto const all = value_of(llama);
     for (auto const& [key, value] : all.items()) {
         auto const less = with(llama, key, "");
@@ -381,7 +381,7 @@ BOOST_AUTO_TEST_CASE(what_an_autoregressive_model_may_not_ask_for_is_refused) {
     bad("rope_theta", "0", "a number from 1.0 to 1000000000000.0");
 }
 
-// Most files do not have them; those that do get them back.
+// Most files lack these keys; a file that has them gets them back.
 BOOST_AUTO_TEST_CASE(keys_that_say_nothing_new_are_kept_where_they_stand) {
     for (auto const& [key, value] : {std::pair{"head_dim", "12"}, std::pair{"head_dim", "null"},
                                      std::pair{"rope_parameters", "null"}, std::pair{"quantization_config", "null"}}) {
@@ -393,7 +393,8 @@ BOOST_AUTO_TEST_CASE(keys_that_say_nothing_new_are_kept_where_they_stand) {
         BOOST_TEST(!fresh.contains(key), key);
 }
 
-// One reader: what would be computed wrongly is refused of every kind of model, an unknown key too.
+// Every kind of model is read by one reader: options that would change the computation are refused, and so are unknown
+// keys.
 BOOST_AUTO_TEST_CASE(no_kind_of_model_is_read_less_strictly) {
     std::string const unknown = "expected no such key, which may change what the model computes, found ";
     for (auto const& text : {autoencoder, energy + "}", llama}) {
@@ -409,7 +410,7 @@ BOOST_AUTO_TEST_CASE(no_kind_of_model_is_read_less_strictly) {
         BOOST_TEST(refusal(with(text, "attn_logit_softcapping", "null")) == "");
         BOOST_TEST(refusal(with(text, "_attn_implementation", "\"eager\"")) == "");
         BOOST_TEST(refusal(with(text, "transformers_version", "\"5.2\"")) == "");
-        BOOST_TEST(refusal(with(text, "use_sliding_window", "true")) == "");  // a Llama has none, whatever this says
+        BOOST_TEST(refusal(with(text, "use_sliding_window", "true")) == "");  // has no effect on a Llama
         if (text == autoencoder) continue;
         is_refused("head_dim", "16", "expected 12, ");
         is_refused("rope_interleaved", "true", "expected false, ");
@@ -444,7 +445,7 @@ BOOST_AUTO_TEST_CASE(the_base_of_the_rotary_angles_is_read_from_either_place) {
     }
 }
 
-// The precision goes out under the key that it came with, once.
+// The precision is written once, under the key by which it was given.
 BOOST_AUTO_TEST_CASE(one_statement_of_the_precision_is_left) {
     auto const rounded = [](std::string const& text) {
         auto description = calm::parse_config_json(text, "c");

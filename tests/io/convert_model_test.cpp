@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen) {
         BOOST_TEST((made.layout() == weights_layout::safetensors) == (bytes > 1'000'000));
         if (bytes == 1) BOOST_TEST(made.files() == made.tensors().size());
         BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("base", "calm_bf16")));
-        // And back: the type is wider, the values are those that were rounded.
+        // And back: the type is wider, the values stay rounded.
         auto const back = folder.path("f32_" + std::to_string(bytes));
         convert_model(to, back, {.as = stored_type::f32, .shard_bytes = 50'000});
         auto const wide = stored_weights::open(back);
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_file_larger_than_any_that_is_read_is_not_copied) {
     for (auto const& [name, most] :
          {std::pair{"tokenizer.model", limits::tokenizer_file}, std::pair{"bigram.counts", std::uint64_t{1} << 31}}) {
         std::ofstream(from + "/" + name) << "x";
-        std::filesystem::resize_file(from + "/" + name, most + 1);  // without a block on the disk
+        std::filesystem::resize_file(from + "/" + name, most + 1);  // sparse: takes no space on disk
         auto const said = sentence_of<error>([&] { convert_model(from, folder.path("to")); });
         BOOST_TEST(has(said, std::string(name) + ": expected at most " + std::to_string(most) + " bytes"), said);
         BOOST_TEST(!std::filesystem::exists(folder.path("to")));
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_file_larger_than_any_that_is_read_is_not_copied) {
     }
 }
 
-// However little config.json said of it before.
+// Whatever config.json said about it before.
 BOOST_AUTO_TEST_CASE(the_precision_of_all_tensors_is_stated) {
     temporary_folder const folder;
     auto const from = folder.path("from");
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused) {
     auto const said = sentence_of<error>([&] { convert_model(from, folder.path("no")); });
     BOOST_TEST(has(said, "tokenizer.model: is a link to a file outside of the model's directory"), said);
     BOOST_TEST(!fs::exists(folder.path("no")));
-    // A cache of Hugging Face's hub: links to its own blobs, and no others.
+    // A cache of Hugging Face's hub: links to its own blobs are followed, other links are not.
     fs::create_directories(folder.path("hub/snapshots"));
     fs::create_directories(folder.path("hub/blobs"));
     fs::remove(from + "/tokenizer.model");

@@ -1,4 +1,4 @@
-// Directories of models with heads beside the energy head.
+// Directories of models with heads other than the energy head.
 #include <boost/mpl/list.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using namespace calm::test;
 namespace {
 
 template <class Head> struct model_with { static constexpr configuration<Head> value = with_head(uneven, Head{}); };
-// Another number of blocks than that of an aggregate by default.
+// Not the default number of blocks.
 template <> struct model_with<flow> { static constexpr configuration<flow> value = with_head(uneven, flow{3}); };
 using heads = boost::mpl::list<flow, diffusion, margin, drafted>;
 
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
                                    [](auto const& tensor) { return tensor.name.starts_with("mlp_generator."); }));
 }
 
-// A model with the sizes of a file and another head does not take it, and says whose it is.
+// A model of equal sizes with another head refuses the file and names its head.
 BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     constexpr auto C = with_head(uneven, flow{2});
     resident<calm_model<C>> w(7, held_for::use);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     }
 }
 
-// A program that knows nothing of a file's head finds it by either of its names.
+// A program that was not compiled for a file's head finds the head by either of its names.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_is_found_by_its_names, head, heads) {
     BOOST_REQUIRE(find_head(head::name) != nullptr);
     BOOST_TEST(find_head(head::name) == find_head(head::architecture));

@@ -1,4 +1,4 @@
-// A model of any layout is loaded in the memory of its weights and 64 MiB: no reader holds them twice.
+// Loading a model of any layout takes the memory of its weights plus 64 MiB: no reader holds them twice.
 
 #include <boost/test/unit_test.hpp>
 
@@ -29,11 +29,11 @@ constexpr autoencoder_configuration wide = [] {
     sizes.hidden_size = 32;
     return sizes;
 }();
-// 80 MiB of F32: what is held twice does not fit.
+// 80 MiB of F32: a second copy exceeds the allowance.
 constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 17;
 constexpr rlim_t allowance = rlim_t{64} << 20;
 
-// Bytes of writable memory of its own that this process has mapped.
+// Bytes of private writable memory that this process has mapped.
 rlim_t own_memory() {
     std::ifstream statm("/proc/self/statm");
     rlim_t pages[6] = {};
@@ -41,7 +41,7 @@ rlim_t own_memory() {
     return pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Loads in a process that may map `bytes` more than it has. What it exits with: 0 where the weights are those wanted.
+// Loads in a child that may map `bytes` more than it has. Returns its exit status: 0 if the weights are as expected.
 int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
     pid_t const child = ::fork();
     if (child != 0) {
@@ -88,6 +88,6 @@ BOOST_AUTO_TEST_CASE(no_layout_is_held_twice) {
 
     for (auto const& directory : {single, sharded, rounded, torch})
         BOOST_TEST(status_of_loading(directory, weights + allowance, 3) == 0, directory);
-    // The bound is one: the weights alone are more than the allowance.
+    // The limit works: the weights alone exceed the allowance.
     if (!is_sanitized) BOOST_TEST(status_of_loading(single, allowance, 3) == 1);
 }

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Notes the keys that are visited.
+// Collects the visited keys.
 struct keys {
     std::vector<std::string> seen;
     void operator()(std::string_view key, auto const&, bool = false) { seen.emplace_back(key); }

@@ -43,8 +43,8 @@ void check_same_configuration(std::string const& a, std::string const& b) {
     BOOST_TEST(read(a) == read(b));
 }
 
-// The reference rounds its model to bf16 in place. Fixtures in which it did so before it computed `out/...` have the
-// numbers of the rounded weights there too: then what was read in fp32 is rounded before it is compared.
+// The reference rounds its model to bf16 in place. Some fixtures did so before computing `out/...`, so those numbers
+// belong to rounded weights. For these fixtures the fp32 weights are rounded before the comparison.
 void round_if_expected(fixture const& f, std::vector<any_parameter<>> const& parameters) {
     if (f.floats("out/mean") != f.floats("out/bf16_mean")) return;
     for (auto const& p : parameters)
@@ -68,7 +68,7 @@ void check_computes(calm_model<C> const& model, fixture const& f, std::string co
     BOOST_TEST(close(span_of(s.y), f.floats("out/" + prefix + "hidden"), kind::output));
 }
 
-// A model small enough to be written often.
+// A model small enough to be saved often.
 inline constexpr configuration<> tiny{
     .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
     .hidden_size = 8,
@@ -138,13 +138,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     round_if_expected(f, frozen_parameters_of(w.model));
     check_computes(w.model, f, "");
 
-    // The weights that were rounded when they were written.
+    // The checkpoint that was rounded when written.
     auto const rounded = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
     load_calm(rounded, w.model);
     check_computes(w.model, f, "bf16_");
 }
 
-// The other layouts of the same model: in each are the tensors of the one file, but for second names.
+// The other layouts hold the tensors of the single file, except for second names.
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model, variant, variants) {
     constexpr configuration<> C = variant::value;
     fixture const f(variant_name<C>(), "checkpoints/expected");
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, va
     temporary_folder const folder;
     save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));
-    // And rounded on the way out, from the weights in fp32.
+    // And rounded on saving, from the fp32 weights.
     load_calm(read_model_description(checkpoint(variant_name<C>(), "calm")), w.model);
     save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     load_calm(read_model_description(path), other.model);
     BOOST_TEST(other.model.transformer.llama.child<"norm">().weight.value[0] == 42);
 
-    // A save that fails leaves the old directory as it was, and nothing beside it.
+    // A failed save leaves the old directory unchanged and nothing next to it.
     BOOST_TEST(!sentence_of([&] {
                     save_calm(path, w.model, describe_tiny(), {{"../escaped", "x"}}, if_exists::replace);
                 }).empty());
@@ -304,7 +304,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
     auto const path = folder.path("w");
     save_weights(path, parameters_of(model));
     auto const original = safetensors_file::open(path);
-    // The sentence for the original with its tensors changed.
+    // The error for the original file with its tensors changed.
     auto const sentence_with = [&](auto const& change) {
         std::vector<stored_tensor> tensors(original.tensors().begin(), original.tensors().end());
         change(tensors);
@@ -379,7 +379,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
 
-    // In the model's directory or beside it, and nowhere else.
+    // Only inside the model's directory or next to it.
     std::filesystem::create_directories(folder.path("far/away"));
     std::filesystem::rename(folder.path("autoencoder"), folder.path("far/away/autoencoder"));
     std::filesystem::create_directories(folder.path("near"));
@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
-    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without its autoencoder
+    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without the autoencoder
     for (auto const* const path : {".", "../model", "./../model/."}) {
         d.ae_path = path;
         write_config_json(folder.path("model/config.json"), d);
@@ -479,13 +479,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
     check_input_is_kept<Input::value>();
 }
 
-// While the files of a model are replaced one by one, those of the new one are read where all of them are.
+// While a model's files are replaced one by one, the new files are read from the directory that has all of them.
 BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
     resident<calm_model<tiny>> w(7, held_for::use);
     temporary_folder const folder;
     save_calm(folder.path("model"), w.model, describe_tiny());
     save_calm(folder.path("model/new"), w.model, describe_tiny());
-    std::filesystem::remove(folder.path("model/model.safetensors"));  // half of it is gone
+    std::filesystem::remove(folder.path("model/model.safetensors"));  // half of the old model is gone
     auto const mark = [&](std::string const& text) { static_cast<void>(folder.with("model/replaced-by", text)); };
     mark("new");
     BOOST_TEST(read_model_description(folder.path("model")).directory == folder.path("model/new"));
@@ -496,7 +496,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
         mark(name);
         BOOST_TEST(has(refused(), "replaced-by: expected the name of a directory inside"), name);
     }
-    // Nothing is read through a link, and nothing of what it leads to is said.
+    // No link is followed, and no error shows the target's content.
     std::filesystem::remove(folder.path("model/replaced-by"));
     std::filesystem::create_symlink(folder.with("secret", "SECRET"), folder.path("model/replaced-by"));
     BOOST_TEST(has(refused(), "replaced-by: is a link, which is not followed"));
@@ -533,7 +533,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
             BOOST_CHECK_EXCEPTION(
                 load_calm(stored, other.model), error,
                 says(errc::non_finite, "broken/model.safetensors, " + place + ": expected a finite number"));
-            for (auto const& p : detail::whole_parameters(other.model))  // nothing was changed
+            for (auto const& p : detail::whole_parameters(other.model))  // nothing changed
                 BOOST_REQUIRE(std::all_of(p.value.begin(), p.value.end(), [](float x) { return x == 0; }));
         }
     }

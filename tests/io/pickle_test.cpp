@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(every_protocol_s_way_of_saying_it_is_read) {
     std::string const named = std::string("\x8c\x0b") + "collections\x8c\x0bOrderedDict\x93)R";
     std::vector<std::string> const files{
         dictionary(text("x") + parameter),
-        "\x80\x02}" + text("x") + t + "s.",                                                       // one by one
+        "\x80\x02}" + text("x") + t + "s.",                                                       // single items
         "\x80\x02" + ordered + "(" + text("x") + t + "u}" + text("_metadata") + ordered + "sb.",  // with attributes
         "\x80\x04\x95" + little(9, 8) + "}\x94\x8c\x01x" + t + "s.",
         "\x80\x05" + named + "\x8d" + little(1, 8) + "x" + t + "s.",
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
     };
     auto const storage = made_tensor{}.id();
     std::vector<bad> const files{
-        // names that something else would call
+        // names that other readers would call
         {hostile("os", "system"), refused("os system")},
         {hostile("posix", "system"), refused("posix system")},
         {hostile("builtins", "eval"), refused("builtins eval")},
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
         {"\x80\x02\xff.", opcode("0xff, which no protocol has")},
         {"\x80\x01}.", "expected protocol 2 to 5, found 1"},
         {"\x80\x06}.", "expected protocol 2 to 5, found 6"},
-        // the end, the stack and the memo
+        // end, stack and memo
         {"", "byte 0: expected an opcode of 1 byte, found 0 bytes to the end of the file"},
         {"\x80\x02}", "expected an opcode of 1 byte, found 0 bytes"},
         {"\x80\x02.", "expected one object, found 0"},
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
         {"\x80\x02"
          "cos\nsyst",
          "expected a line of 1 byte, found 0 bytes"},
-        // values in wrong places
+        // misplaced values
         {"\x80\x02K\x01.", "expected weights that is a dictionary, found an integer"},
         {"\x80\x02].", "expected weights that is a dictionary, found a list"},
         {dictionary(text("a")), "expected keys and values in turn, found a key alone"},
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
 }
 
 BOOST_AUTO_TEST_CASE(depth_and_cycles_cost_nothing) {
-    // Deep nesting, and a list that holds itself: objects are never walked.
+    // Deep nesting, and a list that contains itself: objects are never traversed.
     std::string deep = "\x80\x02";
     for (int i = 0; i < 100'000; ++i) deep += ']';
     for (int i = 0; i < 99'999; ++i) deep += 'a';

@@ -1,4 +1,4 @@
-// Files that promise much and hold little: no reader asks for memory on their word.
+// Files that claim to be large but are small: no reader allocates by what they claim.
 
 #include <boost/test/unit_test.hpp>
 
@@ -24,7 +24,7 @@ std::size_t total_asked = 0;
 
 }  // namespace
 
-// All other forms of new come here; that of arrays, under the sanitizers, does not, and is not counted there.
+// All other forms of new end here, except array new under the sanitizers, which is not counted.
 [[gnu::noinline]] void* operator new(std::size_t size, std::nothrow_t const&) noexcept {
     largest = std::max(largest, size);
     total_asked += size;
@@ -46,7 +46,7 @@ using namespace calm::test;
 
 namespace {
 
-// Whether a call refuses a file, and asks for no more memory at once than some times its size.
+// Whether a call refuses a file; it must not allocate more than `most` bytes at once.
 template <class Call> bool refuses_within(std::size_t most, Call const& call) {
     largest = 0;
     bool refused = false;
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(sizes_in_headers_allocate_nothing) {
         auto const path = folder.with("f", zip_of(parts));
         BOOST_TEST(refuses_within(4 * little_memory, [&] { static_cast<void>(pytorch_file::open(path)); }));
     }
-    // Counts and sizes of the archive itself.
+    // Counts and sizes in the archive's own records.
     auto const zip = zip_of(torch_parts("x", {}), true);
     auto const wide_end = record(zip, "PK\x06\x06");
     for (std::size_t const at : {wide_end + 4, wide_end + 24, wide_end + 32, wide_end + 40, wide_end + 48}) {
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(json_larger_than_its_kind_can_need_is_not_read) {
     temporary_folder const folder;
     auto const refuses = [&](std::size_t most, auto const& read) {
         auto const path = folder.with("f", "{\"a\":");
-        std::filesystem::resize_file(path, 200'000'000);  // of holes
+        std::filesystem::resize_file(path, 200'000'000);  // sparse
         total_asked = 0;
         auto const said = sentence_of<error>([&] { read(path); });
         BOOST_TEST(total_asked <= std::size_t{64} << 10);
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
 }
 
 BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {
-    // A byte an instruction: at most as many objects as the machine has room for, however long the file is.
+    // One byte per instruction: the machine limits the number of objects, however long the file is.
     for (char const opcode : {'}', ']', 'N', ')', '('}) {
         std::string const pickle = "\x80\x04" + std::string(7 << 20, opcode) + ".";
         BOOST_TEST(refuses_within(
@@ -169,8 +169,8 @@ BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {
 
 BOOST_AUTO_TEST_CASE(a_long_key_of_a_storage_is_not_copied_for_every_tensor) {
     using namespace pickled;
-    // One storage with a key of 4 MiB, then tensors of it, five bytes each: the function and its arguments are
-    // recalled.
+    // One storage with a key of 4 MiB, then tensors of it of five bytes each, which recall the function and its
+    // arguments.
     made_tensor const t{.key = std::string(std::size_t{4} << 20, '9')};
     std::string const arguments = "(" + t.id() + integer(0) + tuple({2, 3}) + tuple({3, 1}) + "\x89" + ordered + "t";
     std::string pickle =

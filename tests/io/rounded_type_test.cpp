@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(every_value_of_16_bits_comes_back) {
     }
 }
 
-// Between two neighbours: to the nearer one, and halfway to the one whose last bit is 0.
+// A value between two neighbours goes to the nearer one; halfway, to the one whose last bit is 0.
 BOOST_AUTO_TEST_CASE(values_between_round_to_the_nearest_and_ties_to_even) {
     for (std::uint32_t i = 0; i < 0x7BFF; ++i) {
         auto const low = static_cast<std::uint16_t>(i);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(values_between_round_to_the_nearest_and_ties_to_even) {
         BOOST_REQUIRE(to_bf16(std::nextafter((a + b) / 2, 0.0)) == i);
         BOOST_REQUIRE(to_bf16(std::nextafter((a + b) / 2, 1e300)) == i + 1);
     }
-    // Once, not by way of float: just above a tie that float would make of it.
+    // Rounded once, not by way of float, which would turn this value into a tie.
     double const above = 1 + 0x1p-8 + 0x1p-40;
     BOOST_TEST(to_bf16(above) == 0x3F81U);
     BOOST_TEST(to_bf16(static_cast<double>(static_cast<float>(above))) == 0x3F80U);
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_tensor_is_rounded_block_by_block) {
         BOOST_REQUIRE(brain[i] == to_bf16(values[i]));
         BOOST_REQUIRE(wide[i] == double{values[i]});
     }
-    // The same type, and integers, as they are.
+    // An equal type, and integers, stay unchanged.
     std::size_t calls = 0;
     rounded_to(stored_type::f32, tensor, [&](std::span<std::byte const> bytes) {
         ++calls;

@@ -23,7 +23,7 @@ std::string prefix(std::uint64_t length) {
     return {bytes.data(), 8};
 }
 
-// A file of a header and `data` bytes of zeros.
+// A file with this header and `data` zero bytes.
 std::string file_of(std::string const& header, std::size_t data = 0) {
     return prefix(header.size()) + header + std::string(data, '\0');
 }
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
         {file_of(R"({"\ud800":1})"), json},
         {file_of("{\"x\":" + std::string(1025, '[') + std::string(1025, ']') + "}"), json},
         {file_of("{\"x\":" + std::string(100'000, '[')), json},
-        // what occurs twice
+        // duplicates
         {file_of("{" + x + "," + x + "}", 8), "expected every tensor once, found tensor 'x' twice"},
         {file_of(R"({"\u0078":{"dtype":"U8","shape":[],"data_offsets":[8,9]},)" + x + "}", 9),
          "expected every tensor once, found tensor 'x' twice"},
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(unusual_files_that_keep_the_rules_are_read) {
     };
     BOOST_TEST(open(file_of("{}   \n")).tensors().empty());
     BOOST_TEST(open(file_of(R"({"__metadata__":{}})")).tensors().empty());
-    // In another order than the bytes, and without elements where another one begins.
+    // Not in the order of the bytes, and an empty tensor where another one begins.
     auto const file = open(file_of(
         "{" + entry("b", "[2]", 1, 3) + "," + entry("z", "[0,7]", 1, 1) + "," + entry("a", "[]", 0, 1) + "}", 3));
     BOOST_TEST(file.at("b").bytes.data() - file.at("a").bytes.data() == 1);
@@ -248,11 +248,11 @@ BOOST_AUTO_TEST_CASE(unusual_files_that_keep_the_rules_are_read) {
     for (int i = 1; i < 1000; ++i) ones += ",1";
     BOOST_TEST(open(file_of("{" + entry("deep", ones + "]", 0, 1) + "}", 1)).at("deep").shape.size() == 1000U);
     BOOST_TEST((open(file_of("{" + entry("", "[1]", 0, 1) + "}", 1)).find("") != nullptr));
-    // Names are names: no number in one asks for memory, no path in one for a file.
+    // Names are only names: a number in one allocates nothing, a path in one opens nothing.
     auto const odd = open(file_of(
         "{" + entry("model.layers.4294967296.w", "[1]", 0, 1) + "," + entry("../../etc/passwd", "[1]", 1, 2) + "}", 2));
     BOOST_TEST(odd.tensors().size() == 2U);
-    // A sparse file: larger than memory, of which nothing is read but the header.
+    // A sparse file larger than memory, of which only the header is read.
     std::uint64_t const large = std::uint64_t{5} << 30;
     auto const path =
         folder.with("f", file_of("{" + entry("large", "[" + std::to_string(large) + "]", 0, large) + "}"));
@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read_bit_for_bit) {
         std::uint64_t length = 0;
         std::memcpy(&length, bytes.data(), 8);
         BOOST_TEST(length % 8 == 0U);
-        // Written once more from what was read: the same file.
+        // Written again from the tensors read: the file is the same.
         calm::write_safetensors(folder.path("again"), file.tensors(), file.metadata());
         BOOST_TEST((folder.content("again") == bytes));
     }

@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(several_archives_of_torch_are_one_table_too) {
     static_cast<void>(
         folder.with("1.bin", archive(text("a") + made_tensor{}.made() + "q\x01" + text("tied") + "h\x01")));
     static_cast<void>(folder.with("2.bin", archive(text("b") + made_tensor{}.made())));
-    for (auto const* const total : {"48", "72"}) {  // with and without the second name: both are in use
+    for (auto const* const total : {"48", "72"}) {  // without and with the second name: both occur
         static_cast<void>(folder.with("pytorch_model.bin.index.json",
                                       std::string(R"({"metadata":{"total_size":)") + total +
                                           R"(},"weight_map":{"a":"1.bin","tied":"1.bin","b":"2.bin"}})"));
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_shard_that_is_a_link_stays_in_its_directory) {
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::create_symlink("2.safetensors", model.folder.path("2.safetensors"));
     BOOST_TEST(has(model.open(two_files), "file '2.safetensors': expected it beside the index, found none"));
-    // A link to a file of the same directory is one of its files.
+    // A link to a file of the directory itself is allowed.
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::rename(elsewhere.path("blob"), model.folder.path("blob"));
     std::filesystem::create_symlink("blob", model.folder.path("2.safetensors"));
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_said_at_once) {
           "file '4.safetensors': expected it beside the index, found none",
           "tensor 'c': expected it in file '2.safetensors', found it nowhere"})
         BOOST_TEST(has(said, part), "expected '" << part << "', found '" << said << "'");
-    // However many there are, the sentence stays readable.
+    // The message stays readable with many problems.
     std::string map;
     for (int i = 0; i < 1000; ++i) map += (map.empty() ? "\"t" : ",\"t") + std::to_string(i) + R"(":"../x")";
     auto const many = model.open(R"({"weight_map":{)" + map + "}}");

@@ -7,7 +7,7 @@
 
 namespace {
 
-// The value of 16 bits by the definition of IEEE binary16.
+// The value of a half-precision number by the definition of IEEE binary16.
 double half(std::uint16_t bits) {
     int const exponent = (bits >> 10) & 31;
     double const fraction = bits & 1023;

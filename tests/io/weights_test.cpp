@@ -1,4 +1,4 @@
-// Weights that are held in another type than files have.
+// Weights held in memory in another type than in the file.
 #include "calm/emulated.hpp"
 #include "calm/io/weights.hpp"
 
@@ -29,14 +29,14 @@ struct written {
         for (auto const& p : parameters_of(own.model))
             if (!p.decays) fill_normal(context<>(5, 1), p.value, key{3});
     }
-    // The file of its weights in a type.
+    // Saves the weights in a type and returns the path.
     std::string saved(std::string const& name, stored_type as) {
         save_weights(folder.path(name), parameters_of(own.model), as);
         return folder.path(name);
     }
 };
 
-// Calls f(name, the values of the model, the bf16 of its file in that type) of every matrix that was loaded of a file.
+// Calls f(name, the loaded values, the tensor in the file) for every parameter.
 template <class F> void with_loaded(std::string const& path, F const& f) {
     auto const file = safetensors_file::open(path);
     resident<in_bf16> read(11, held_for::use);
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(the_bf16_of_a_file_is_held_unchanged) {
                         BOOST_TEST(std::equal(want.begin(), want.end(), values.begin()), name);
                     }
                 });
-    BOOST_TEST(matrices == 17U);  // 4 layers of 3, and 5
+    BOOST_TEST(matrices == 17U);  // 4 layers with 3 each, and 5 others
 }
 
 BOOST_AUTO_TEST_CASE(the_fp32_of_a_file_is_rounded_to_nearest_where_bf16_is_held) {
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
     }
 }
 
-// By way of the host, in the type that they are held in.
+// Through the host, in the type in which the device holds them.
 BOOST_AUTO_TEST_CASE(a_device_holds_the_bf16_that_the_cpu_holds) {
     written model;
     auto const file = safetensors_file::open(model.saved("exact", stored_type::f32));

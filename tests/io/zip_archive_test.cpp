@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(entries_are_found_in_narrow_and_wide_archives) {
         }
         BOOST_TEST((archive.find("a") == nullptr));
     }
-    // With a comment, and with the sizes once more behind a content.
+    // With a comment, and with the sizes repeated after the content.
     auto const plain = zip_of({{"x", "abc"}});
     auto const at = record(plain, end_of);
     BOOST_TEST(complaint(patched(plain, at + 20, little(5, 2)) + "hello") == "read");
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(every_lie_of_an_archive_has_its_sentence) {
         {patched(wide, wide_extra, "\x02"), "entry 'a/one': expected a zip64 field with its sizes, found none"},
         {patched(wide, wide_extra + 2, "\x10"), "extra field"},
         {patched(wide, wide_extra + 4, std::string(16, '\xff')), "bytes of content before the central directory"},
-        // Two entries on the same bytes, bytes of nobody, and something before the first entry.
+        // Overlapping entries, and bytes that belong to no entry.
         {[&] {
              auto file = zip_of({{"a", "12345678901234567890123456789012345678901234567890"}, {"b", "x"}});
              auto const inner = zip_of({{"b", "x"}}).substr(0, 32);
