@@ -1,4 +1,4 @@
-// Rounding and what lies between two values: io/rounded_type, for the functions that files are written by.
+// The type bf16. io/rounded_type tests rounding between two values, by the functions that write files.
 #include "calm/base/bf16.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -19,8 +19,8 @@ BOOST_AUTO_TEST_CASE(numbers_have_the_bits_of_the_standard) {
     for (auto const [number, bits] :
          {row{0.0, 0x0000}, row{-0.0, 0x8000}, row{1.0, 0x3F80}, row{-2.0, 0xC000}, row{3.140625, 0x4049},
           row{0.1, 0x3DCD}, row{0x1.FEp127, 0x7F7F},                                 // the largest
-          row{0x1p-126, 0x0080},                                                     // the least normal one
-          row{0x1p-133, 0x0001},                                                     // the least of all
+          row{0x1p-126, 0x0080},                                                     // the smallest normal one
+          row{0x1p-133, 0x0001},                                                     // the smallest of all
           row{0x1p-134, 0x0000},                                                     // half of it: a tie
           row{0x1.8p-133, 0x0002}, row{-0x1p-200, 0x8000}, row{0x1.FFp127, 0x7F80},  // half a step above the largest
           row{-1e300, 0xFF80}, row{inf, 0x7F80}, row{-inf, 0xFF80}, row{1 + 0x1p-8, 0x3F80}, row{1 + 0x3p-8, 0x3F82}}) {
@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(numbers_have_the_bits_of_the_standard) {
     }
     BOOST_TEST(std::isnan(static_cast<float>(bf16(std::numeric_limits<double>::quiet_NaN()))));
     BOOST_TEST(std::isnan(static_cast<float>(bf16(std::numeric_limits<float>::signaling_NaN()))));
-    // One whose mark is in the bits that are cut off stays one.
+    // A NaN whose payload is only in the truncated bits stays NaN.
     BOOST_TEST(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7F800001U)))));
 }
 
@@ -44,10 +44,10 @@ BOOST_AUTO_TEST_CASE(every_one_of_them_is_a_float_and_comes_back) {
             BOOST_REQUIRE(bf16(number).bits == bits);
     }
     static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
-    static_assert(!std::is_convertible_v<float, bf16>);  // what loses bits is said
+    static_assert(!std::is_convertible_v<float, bf16>);  // losing bits must be explicit
 }
 
-// Around every bfloat16 and half way to the next: the bits of a double.
+// Around every bfloat16 and halfway to the next, float rounds as double does.
 BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
     for (std::uint32_t high = 0; high < 65536; ++high)
         for (std::uint32_t const low : {0U, 1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
@@ -56,8 +56,8 @@ BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
         }
 }
 
-// By each of the 2^16 random numbers once: one of both neighbours, the farther from zero as often as the bits between
-// them say, and so the number as the mean, exactly. Infinity stands for 2^128.
+// Over all 2^16 random numbers, the result is one of the two neighbours. The farther one from zero comes as often as
+// the dropped bits say, so the mean is exactly the number. Infinity counts as 2^128.
 BOOST_AUTO_TEST_CASE(a_number_is_the_mean_of_what_it_is_rounded_to_at_random) {
     for (float const x : {1.3F, -0.7F, 0.1F, -0x1.FFFFFEp-1F, 0x1.000002p0F, -0x1.FFFFFEp9F, 0x1.2345p-126F,
                           0x1.2346p-130F, -0x1p-149F, 0x1.FFFFFEp127F, -0x1.FE0002p127F}) {

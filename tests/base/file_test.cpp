@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(says_why_a_file_cannot_be_opened) {
     BOOST_TEST(absent == folder.path("absent") + ": cannot be opened: No such file or directory");
     auto const itself = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path(".")); });
     BOOST_TEST(itself.ends_with("expected a file, found a folder"), itself);
-    BOOST_REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);  // nobody writes
+    BOOST_REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);  // without a writer
     auto const pipe = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path("pipe")); });
     BOOST_TEST(pipe.ends_with("expected a file, found a pipe"), pipe);
     auto const device = sentence_of<calm::error>([&] { (void)calm::mapped_file::open("/dev/zero"); });
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(failing_storage_is_a_sentence) {
     BOOST_TEST(folder.content("new") == "of another");
 }
 
-// A link at the place, or at the part's, is replaced; what it leads to stays as it is.
+// A link at the path, or at its .partial file, is replaced; the link's target stays unchanged.
 BOOST_AUTO_TEST_CASE(nothing_is_written_through_a_link) {
     calm::test::temporary_folder const folder;
     auto const kept = folder.with("kept", "kept");

@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(no_terminal_obeys_what_a_file_says) {
     BOOST_TEST(in_quotes(std::string("\0", 1)) == R"('\x00')");
     BOOST_TEST(in_quotes("\xc2\x9b"
                          "2J \xc2\xa0") == "'\\u009b2J \xc2\xa0'");
-    // Direction: U+061C, U+200E and F, U+202A to E, U+2066 to 9; separators U+2028 and 9. Their neighbours may stand.
+    // Direction marks: U+061C, U+200E and F, U+202A to E, U+2066 to 9. Separators: U+2028 and 9. Others stay unescaped.
     for (int last = 0x80; last < 0xc0; ++last) {
         auto const shown = [&](std::string const& lead) {
             return in_quotes(lead + static_cast<char>(last)).size() > 5;
@@ -39,12 +39,12 @@ BOOST_AUTO_TEST_CASE(a_line_stays_one_and_its_ends_are_seen) {
     BOOST_TEST(line.starts_with("/a/xxx"));
     BOOST_TEST(line.ends_with("xxx\\n/z: expected a file"));
     BOOST_TEST(line.find("x[... 4023 bytes ...]x") != std::string::npos, line);
-    BOOST_TEST(calm::printable_line("it's \\x1b\\n") == "it's \\x1b\\n");  // as it stands in a sentence already
+    BOOST_TEST(calm::printable_line("it's \\x1b\\n") == "it's \\x1b\\n");  // already escaped
     std::string letters;
     for (int i = 0; i < 100; ++i) letters += "\xe2\x82\xac";
     for (std::size_t most = 40; most < 50; ++most) {
         auto const cut = calm::printable_line(letters, most);
-        BOOST_TEST(cut.find('\\') == std::string::npos, cut);  // no character is cut in two
+        BOOST_TEST(cut.find('\\') == std::string::npos, cut);  // no character is split
         BOOST_TEST(calm::valid_prefix(cut) == cut.size());
     }
 }
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(a_sentence_is_utf8_whatever_the_file_is) {
     std::string const e = "\xc3\xa9";
     BOOST_TEST(in_quotes(e) == "'" + e + "'");
     BOOST_TEST(in_quotes("a\xff" + e + "\xc3") == "'a\\xff" + e + "\\xc3'");  // the last one ends inside a character
-    std::string const cut = std::string(99, 'x');                             // as this is by the shortening
+    std::string const cut = std::string(99, 'x');                             // as this one does when shortened
     BOOST_TEST(in_quotes(cut + e + e) == "'" + cut + "...'");
     for (int first = 0; first < 256; ++first)
         for (int second = 0; second < 256; ++second) {

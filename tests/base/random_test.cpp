@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(the_key_is_laid_out_as_documented) {
                              0xBBBBBBBBU, 0xAAAAAAAAU)));
 }
 
-// The numbers of a seed are part of every result: these never change.
+// All results depend on these numbers: they must never change.
 BOOST_AUTO_TEST_CASE(eight_pinned_uniforms) {
     std::array<double, 8> const want{0.5881589651107788, 0.8799721002578735, 0.6781915426254272, 0.2739418148994446,
                                      0.4233412742614746, 0.4842074513435364, 0.8410581946372986, 0.6924591064453125};
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(streams_steps_and_seeds_are_unrelated) {
     BOOST_TEST(!(base == calm::philox(pinned, 6)));
 }
 
-// Chi-square over 64 cells, 63 degrees of freedom: 63 +- 5 standard deviations.
+// Chi-square over 64 cells has 63 degrees of freedom; the bound is 5 standard deviations above.
 BOOST_AUTO_TEST_CASE(uniforms_and_integers_are_uniform) {
     constexpr int n = 64000;
     std::array<int, 64> cells{};

@@ -25,7 +25,7 @@ std::string read(fs::path const& path) {
     return text.str();
 }
 
-// Files below the folders whose names end so, relative to the root.
+// Files below the folders whose names end with `end`, relative to the root.
 std::vector<fs::path> files(std::vector<std::string> const& folders, std::string const& end) {
     std::vector<fs::path> found;
     for (auto const& folder : folders)
@@ -56,7 +56,7 @@ std::vector<std::string> blocks(std::string const& text, std::string const& lang
     return found;
 }
 
-// Whole lines without the blanks before them: an excerpt may stand elsewhere than its original.
+// The lines without indentation: an excerpt may be indented differently than its source.
 std::string flush_left(std::string const& text) {
     std::istringstream lines(text);
     std::string all = "\n";
@@ -65,7 +65,7 @@ std::string flush_left(std::string const& text) {
     return all;
 }
 
-// Every block of the language stands, line by line, in one of the files.
+// Every block in the language must occur, line by line, in one of the files.
 void check_excerpts(std::string const& language, std::vector<fs::path> const& originals) {
     std::vector<std::string> texts;
     for (auto const& path : originals) texts.push_back(flush_left(read(path)));
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(every_block_of_cmake_stands_in_the_consumer) {
     check_excerpts("cmake", {"tests/consumer/project/CMakeLists.txt"});
 }
 
-// ```text is a diagram or what a program said, a block without a language is commands (tests/docs/commands).
+// ```text is a diagram or program output; a block without a language holds commands (tests/docs/commands).
 BOOST_AUTO_TEST_CASE(blocks_are_code_commands_or_text) {
     for (auto const& page : documentation()) {
         std::istringstream text(read(page));
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(every_path_that_the_readme_names_is_there) {
     }
 }
 
-// `tensor/ops.hpp`, `examples/05_layer.cpp`: sources named in the documentation are there.
+// `tensor/ops.hpp`, `examples/05_layer.cpp`: sources named in the documentation must exist.
 BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
     for (auto const& page : files({"docs"}, ".md")) {
         std::istringstream text(read(page));
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
             if (name.find('/') == std::string::npos || !(name.ends_with(".hpp") || name.ends_with(".cpp")) ||
                 name.find_first_of(" *<\n") != std::string::npos)
                 continue;
-            bool const mine = name == "apps/configs/mine.cpp";  // the reader's own
+            bool const mine = name == "apps/configs/mine.cpp";  // written by the reader
             bool const exists = fs::exists(root() / name) || fs::exists(root() / "include/calm" / name) ||
                                 fs::exists(root() / "include" / name);
             BOOST_TEST((mine || exists), page.string() << ": there is no " << name);

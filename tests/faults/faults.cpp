@@ -1,13 +1,12 @@
-// Preloaded into a program (LD_PRELOAD), it counts the calls that touch files below a folder, notes them, and disturbs
-// one of them. What it shall do stands in the environment, which the program's own children do not inherit:
+// Preloaded into a program (LD_PRELOAD), this library counts and logs the calls that touch files below a folder, and
+// disturbs one of them. It is controlled by environment variables, which the program's children do not inherit.
 //
 //   FAULTS_UNDER  the folder, an absolute path without links
-//   FAULTS_LOG    a file that gets a line a call: number, name, path, and of two paths the second
-//   FAULTS_AT     the number of the call to disturb, from 1; 0 or nothing: none
-//   FAULTS_KIND   kill (before the call), ENOSPC, EIO, EINTR (it fails and does nothing), short (a write of a
-//   half)
+//   FAULTS_LOG    a file that gets one line per call: number, name, path, second path
+//   FAULTS_AT     the number of the call to disturb, from 1; 0 or unset: none
+//   FAULTS_KIND   kill (before the call), ENOSPC, EIO, EINTR (the call fails and does nothing), short (half a write)
 //
-// Calls that the C library makes inside itself (stdio) are not seen.
+// Calls that the C library makes internally (stdio) are not seen.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -48,7 +47,7 @@ struct orders {
         if (path.empty()) return;
         long const fd =
             ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-        log = ::fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 500);  // the program's own numbers stay as they are
+        log = ::fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 500);  // keeps the program's own descriptor numbers
         ::syscall(SYS_close, fd);
     }
 };
@@ -74,7 +73,7 @@ std::string path_of(int directory, char const* name) {
     return (directory == AT_FDCWD ? target_of("/proc/self/cwd") : path_of(directory)) + "/" + name;
 }
 
-// Counts and notes a call. Whether it is to be disturbed; killing happens here.
+// Counts and logs a call. Returns whether it is to be disturbed; killing happens here.
 bool struck(char const* name, std::string const& path, std::string const& other = "") {
     auto& o = told();
     if (o.under.empty() || (!path.starts_with(o.under) && !other.starts_with(o.under))) return false;
@@ -96,7 +95,7 @@ bool is_short() {
     return told().kind == "short";
 }
 
-// Calls f unless the call is to fail. A short call is one of writing, and no other.
+// Calls f unless the call is to fail. Only writes can be short.
 template <class F> auto call(char const* name, std::string const& path, std::string const& other, F const& f) {
     int const before = errno;
     bool const fails = struck(name, path, other) && !is_short();
@@ -183,7 +182,7 @@ int fsync(int fd) {
 int fdatasync(int fd) {
     return call("fsync", path_of(fd), "", [&] { return static_cast<int>(::syscall(SYS_fdatasync, fd)); });
 }
-// One that fails has closed nevertheless.
+// A close that fails has closed nevertheless.
 int close(int fd) {
     auto const path = path_of(fd);
     int const result = static_cast<int>(::syscall(SYS_close, fd));
@@ -222,7 +221,7 @@ int unlink(char const* path) noexcept {
 int rmdir(char const* path) noexcept {
     return ::unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
 }
-// Of the C library, which makes the call inside itself; std::filesystem uses it.
+// The C library's version makes its calls internally; std::filesystem uses it.
 int remove(char const* path) noexcept {
     if (::unlinkat(AT_FDCWD, path, 0) == 0) return 0;
     return errno == EISDIR || errno == EPERM ? ::unlinkat(AT_FDCWD, path, AT_REMOVEDIR) : -1;

@@ -1,4 +1,4 @@
-// Any bytes as a file of bigram counts: refused, or a model of frequencies that is written again to the same bytes.
+// Any bytes as a file of bigram counts: refused, or a table with valid probabilities that saves to the same bytes.
 
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Any bytes as state.json: refused, or written and read again to the same text. As the manifest of a directory they are
-// believed only where they are the one computed from its files.
+// Any bytes as state.json: refused, or written and read back to the same text. As the manifest of a directory they are
+// accepted only if they equal the one computed from its files.
 
 #include <cstddef>
 #include <cstdint>

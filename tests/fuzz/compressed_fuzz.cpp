@@ -1,5 +1,4 @@
-// Any bytes as a compressed file: decompressed or refused, the same twice; and what zlib and zstd make of them comes
-// back.
+// Any bytes as a compressed file: decompressed or refused, both times alike. Compressed with zstd, they come back.
 
 #include <zlib.h>
 #include <zstd.h>
@@ -18,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 namespace {
 
-// The first mebibyte that a file decompresses to, and how it was refused.
+// About the first mebibyte of a file's decompressed content, then the error message, if any.
 std::string content_of(std::string const& path) {
     std::string all;
     try {

@@ -1,4 +1,4 @@
-// Any bytes as config.json: refused, or written and read again to the same text.
+// Any bytes as config.json: refused, or written and read back to the same text.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// A connection whose other end sends some bytes and no more.
+// A connection whose other end sends some bytes and closes.
 
 #include <sys/socket.h>
 
@@ -15,7 +15,7 @@
 
 namespace calm::test {
 
-// This end; the other one is closed when it has sent all.
+// Returns one end; the other end is closed after it has sent all bytes.
 inline detail::tcp_socket connection_with(std::span<std::uint8_t const> bytes) {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) std::abort();
@@ -23,13 +23,13 @@ inline detail::tcp_socket connection_with(std::span<std::uint8_t const> bytes) {
     detail::tcp_socket const there(ends[1]);
     if (there.send(std::as_bytes(bytes)) != bytes.size()) std::abort();
     there.end_sending();
-    // What is sent to it is not missed.
+    // Room for everything that is sent from here.
     int const size = 1 << 20;
     ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     return here;
 }
 
-// Rank 1 of 3, with or without a secret; every proof by it is zeros, so that bytes get as far as they may.
+// Rank 1 of 3, with or without a secret. All its proofs are zeros, so that fuzzed bytes get as far as possible.
 inline detail::tcp_identity rank_1(bool has_secret) {
     return {1,
             3,

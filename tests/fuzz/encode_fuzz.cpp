@@ -1,5 +1,4 @@
-// Any bytes as a text, for tokenizers of every kind: decoding gives them back, and merging short pieces is merging long
-// ones.
+// Any bytes as a text, for tokenizers of every kind: decoding returns them, and both ways of merging agree.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes as a file that has a name, without a disk.
+// Bytes as a named file, without a disk.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace calm::test {
 
-// A file of one name, which is a link; its content changes. Lives until the process ends.
+// A named link to a file in memory; its content can be replaced.
 class file_in_memory {
 public:
     explicit file_in_memory(std::string const& name) : fd_(::memfd_create(name.c_str(), MFD_CLOEXEC)) {

@@ -1,4 +1,4 @@
-// Any bytes as model.safetensors.index.json: refused, or every file named is one of the same directory.
+// Any bytes as model.safetensors.index.json: refused, or every named file is in the same directory.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as a file of JSON lines: read or refused; leaving malformed lines out gives the others.
+// Any bytes as JSON lines or a document: read or refused. Skipping malformed documents gives the others.
 
 #include <cstddef>
 #include <cstdint>

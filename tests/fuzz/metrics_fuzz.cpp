@@ -1,4 +1,4 @@
-// Any bytes as metrics.jsonl: refused, or numbers by step.
+// Any bytes as metrics.jsonl: refused, or lines by step number.
 
 #include <cmath>
 #include <cstddef>

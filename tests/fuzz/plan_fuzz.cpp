@@ -1,4 +1,4 @@
-// Any bytes as plan.json: refused, or choices whose record is read again to the same.
+// Any bytes as plan.json: refused, or choices whose record reads back equal.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as lines of prompts: every line that is not blank has an answer, one line of JSON each.
+// Any bytes as lines of prompts: every line that is not blank is answered by one line of JSON.
 
 #include <cstddef>
 #include <cstdint>

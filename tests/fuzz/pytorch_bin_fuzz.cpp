@@ -1,5 +1,5 @@
-// Any bytes as pytorch_model.bin: refused, or tensors whose bytes lie in the file. With a first byte of 'P' they are
-// the archive, with another one what follows it is the pickle alone: no checksum hides the machine.
+// Any bytes as pytorch_model.bin: refused, or tensors whose bytes lie within the file. If the first byte is 'P' they
+// are an archive. Otherwise the bytes after it are a pickle alone, which no checksum shields from fuzzing.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Any bytes as what ranks send each other in the library: settings, results of pieces. Refused, or whole.
+// Any bytes as messages between ranks: settings, results of pieces, sizes. Refused, or complete.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 namespace {
 
-// What all ranks have is the bytes.
+// Every rank contributes these bytes.
 class told final : public calm::shared_pieces {
 public:
     explicit told(std::span<std::byte const> bytes) : bytes_(bytes) {}

@@ -1,5 +1,5 @@
-// Any bytes as the run.json and the samples.jsonl that a run goes on with: this call is added to those that can be
-// read, and only whole lines of steps before it stay.
+// Any bytes as run.json and samples.jsonl of a resumed run: this call is added to the readable ones, and only whole
+// lines of earlier steps stay.
 
 #include <cstddef>
 #include <cstdint>

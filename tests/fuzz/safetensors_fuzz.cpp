@@ -1,4 +1,4 @@
-// Any bytes as a .safetensors file: they are refused, or every byte of the data belongs to one tensor.
+// Any bytes as a .safetensors file: refused, or every byte of the data belongs to one tensor.
 
 #include <cstddef>
 #include <cstdint>

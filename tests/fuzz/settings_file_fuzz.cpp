@@ -1,4 +1,4 @@
-// Any bytes as a file of options, TOML and JSON: settings and problems, and never more. Values come back from quotes.
+// Any bytes as a file of options, TOML and JSON: only settings and problems come of it, and values survive quoting.
 
 #include <cstddef>
 #include <cstdint>

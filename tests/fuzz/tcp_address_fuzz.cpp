@@ -1,4 +1,4 @@
-// Any bytes as an address that rank 0 tells: none, or one that is sent as the same bytes again.
+// Any bytes as an address from rank 0: rejected, or sent again as the same bytes.
 
 #include <cstddef>
 #include <cstdint>

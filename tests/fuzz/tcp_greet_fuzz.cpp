@@ -1,5 +1,5 @@
-// Any bytes as what answers a rank's greeting, behind one that says whether there is a secret: a connection, or a
-// sentence.
+// Any bytes as the answer to a rank's greeting: a connection, or an error message. The first byte decides whether there
+// is a secret.
 
 #include <chrono>
 #include <cstddef>

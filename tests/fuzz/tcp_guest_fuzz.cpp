@@ -1,5 +1,5 @@
-// Any bytes as what a guest says at a rank's door, behind one that says whether there is a secret: it is refused, or
-// has said a greeting of this job and a proof.
+// Any bytes from a guest: refused, or a greeting of this job and a proof. The first byte decides whether there is a
+// secret.
 
 #include <chrono>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Any bytes as what a rank sends another that has met it, behind three that are the sizes of what is expected: places
-// are filled, or it is clear what is wrong.
+// Any bytes from a connected rank: the expected messages arrive, or the event says why not. The first three bytes are
+// the sizes of the expected messages.
 
 #include <array>
 #include <cstddef>
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     }
     auto what = tcp_peer::event::none;
     while (what == tcp_peer::event::none && peer.is_expecting()) what = peer.drain();
-    if (!peer.is_expecting()) what = peer.drain();  // what is ahead, and the end
+    if (!peer.is_expecting()) what = peer.drain();  // messages ahead, and the end
     switch (what) {
     case tcp_peer::event::none:
         if (peer.messages_received() != places.size()) std::abort();

@@ -1,4 +1,4 @@
-// Any bytes as what ranks that generate together send each other: refused, or prompts and texts within the limits.
+// Any bytes as messages between ranks that generate together: refused, or prompts and texts within the limits.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Any bytes as a token file: refused, or its entries are ids of the vocabulary. Of an odd length, the sums are made to
-// fit first, so that what lies behind them is reached.
+// Any bytes as a token file: refused, or all its entries are ids of the vocabulary. With an odd length, the checksums
+// are made to match first, so that the checks after them are reached.
 
 #include <algorithm>
 #include <cstddef>

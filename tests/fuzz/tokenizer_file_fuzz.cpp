@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer file: they are refused, or make a tokenizer that keeps every byte of a text and whose lines,
-// where it has them, give it again.
+// Any bytes as a tokenizer file: refused, or a tokenizer that keeps every byte of a text. If it can be written as
+// lines, these give an equal tokenizer.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
-// compare FOLDER: the logits of the models that write.py wrote in FOLDER, computed here and compared; each model is
-// then saved and converted, and two new ones are written, for read.py. docs/benchmarks.md has the commands and the
-// numbers.
+// compare FOLDER: computes logits with the models that write.py wrote to FOLDER and compares them. It then saves and
+// converts each model and writes two new ones, for read.py. docs/benchmarks.md has the commands and the numbers.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace {
 
-constexpr calm::index_t length = 33;  // tokens a sequence
+constexpr calm::index_t length = 33;  // tokens per sequence
 constexpr calm::llama_sizes usual{.hidden_size = 48,
                                   .intermediate_size = 96,
                                   .num_hidden_layers = 3,
@@ -83,7 +82,7 @@ template <calm::autoregressive_configuration C> void make(std::string const& fol
     initialise(calm::context<>(3, 1), own.model);
     for (auto const& p : parameters_of(own.model))
         if (p.starts == calm::role::weight)
-            for (float& x : p.value) x *= 10;  // so that logits are as large as those of write.py
+            for (float& x : p.value) x *= 10;  // so that logits are as large as in write.py
     calm::calm_description ours;
     ours.configuration = name;
     ours.data.emplace();

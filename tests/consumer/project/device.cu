@@ -1,4 +1,5 @@
-// What calm::cuda brings: the headers, nvcc's flags, the libraries. Without a device it says so, and is content.
+// What calm::cuda provides: the headers, nvcc's flags, the libraries. Without a device it prints the reason and
+// succeeds.
 #include <cstdio>
 
 #include "calm/cuda.hpp"

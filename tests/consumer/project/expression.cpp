@@ -1,4 +1,4 @@
-// What calm::calm alone brings: headers, Eigen, threads.
+// What calm::calm alone provides: headers, Eigen, threads.
 #include <calm/tensor/expr.hpp>
 #include <calm/version.hpp>
 

@@ -1,4 +1,4 @@
-// What the components text and io bring: calm::calm, PCRE2, simdjson, zlib, zstd, nlohmann-json.
+// What the components text and io provide: calm::calm, PCRE2, simdjson, zlib, zstd, nlohmann-json.
 #include <calm/io/bounded_reader.hpp>
 #include <calm/text/byte_stream.hpp>
 #include <calm/text/pretokenizer.hpp>
