@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
 }
 
-// A resumed run keeps some values as it began with them, whatever a later call's options would give.
+// A resumed run keeps some values that it began with, even if later options would imply others.
 BOOST_AUTO_TEST_CASE(a_file_of_options_that_a_run_wrote_goes_on_with_it) {
     std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --data stories:4000 --batch 2 "
                             "--block 32 --threads 1 --seed 3 --out filed ";

@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(variables_hold_lists_and_are_left_alone_where_they_are_othe
     variable const level("CALM_INSTRUCTIONS", "x86-64"), check("CALM_CUDA_CHECK", "1");
     variable const python("CALM_PYTHON", "python3");
     trial t;
-    BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // no program's option; in this trial it may only be a flag
+    BOOST_CHECK(has(refusal({}), "CALM_AGAIN"));  // no program has this option; here it is only a flag
     ::unsetenv("CALM_AGAIN");
     BOOST_TEST(t.read({}));
     BOOST_TEST(t.data == (std::vector<std::string>{"a b.txt", "c"}));
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_hides_what_it_may_have_set) {
         BOOST_TEST(!has(refusal({"--config-file", file}), "problems"));
     }
     BOOST_TEST(!has(refusal({"--config-file"}), "--data is needed"));
-    // Rejected values hide it too.
+    // A rejected value suppresses this message too.
     BOOST_TEST(!has(refusal({"--config-file", folder.with("empty.toml", "data = []\n")}), "is needed"));
     // Checks of all options together are skipped as well; checks of a single option run.
     bool single = false, whole = false;

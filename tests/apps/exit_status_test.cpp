@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
     }
     for (auto const* const run : {"HUP", "INT", "PIPE", "TERM"})
         BOOST_TEST(!shop().folder.content(std::string(run) + "/model.safetensors").empty());
-    // By exception: no line above makes a GPU fail on every machine.
+    // Also by exceptions: no line above makes a GPU fail, whatever the machine.
     using calm::errc;
     for (auto const code : {errc::usage, errc::config, errc::data, errc::model_file, errc::tokenizer, errc::memory,
                             errc::non_finite, errc::storage, errc::device}) {

@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(texts_that_hold_numbers_have_ends_too) {
 
 BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     temporary_folder const folder;
-    // Under a sanitizer, a failed allocation returns null as elsewhere.
+    // Makes a sanitizer's allocator fail like others if memory runs out.
     auto const run = [&](std::string const& line) {
         return run_in(folder, "export ASAN_OPTIONS=\"allocator_may_return_null=1:$ASAN_OPTIONS\"; " + line);
     };

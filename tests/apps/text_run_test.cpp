@@ -335,7 +335,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
                    "--config: the models in run have tiny-ar, which --override does not change"));
     shop.good(softmax + "--steps 30 --override --out run");
 
-    // In place of a CALM.
+    // With --fresh it replaces a CALM.
     shop.good(few + "--out both");
     auto const fresh = shop.good(softmax + "--steps 24 --fresh --out both");
     BOOST_TEST(!shop.there("both/autoencoder"), fresh.err);

@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(no_terminal_obeys_what_a_file_says) {
     BOOST_TEST(in_quotes(std::string("\0", 1)) == R"('\x00')");
     BOOST_TEST(in_quotes("\xc2\x9b"
                          "2J \xc2\xa0") == "'\\u009b2J \xc2\xa0'");
-    // Direction marks: U+061C, U+200E and F, U+202A to E, U+2066 to 9. Separators: U+2028 and 9. Others stay unescaped.
+    // Direction marks: U+061C, U+200E and F, U+202A to E, U+2066 to 9. Separators: U+2028 and 9. Their neighbours stay.
     for (int last = 0x80; last < 0xc0; ++last) {
         auto const shown = [&](std::string const& lead) {
             return in_quotes(lead + static_cast<char>(last)).size() > 5;

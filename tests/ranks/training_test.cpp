@@ -262,7 +262,7 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
         },
         from, kept);
 }
-// In bf16, with more rows than products that stay in fp32.
+// In bf16, with enough rows that products do not stay in fp32.
 template <class Model>
 outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state const* from = nullptr,
                    kept_state* kept = nullptr) {
@@ -363,7 +363,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_alike_on_all_ranks, model, of_autoencoders) {
     auto const whole = rounded_on<model>(1, 4, weight_rounding::stochastic);
     BOOST_TEST((rounded_on<model>(2, 4, weight_rounding::stochastic) == whole));
-    // This takes too long on a device.
+    // A device takes too long for the rest.
     if (calm::test::is_sanitized && device_memory<typename space_of<model>::backend>) return;
     BOOST_TEST(!(rounded_on<model>(1, 4, weight_rounding::nearest) == whole));
     kept_state kept;

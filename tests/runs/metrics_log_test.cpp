@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_cuts_its_log) {
         BOOST_TEST(log.bytes() == 16U);
     }
     BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n");
-    metrics_log(path, 100).write({{"a", index_t{8}}});  // it is shorter than that: all is kept
+    metrics_log(path, 100).write({{"a", index_t{8}}});  // shorter than 100 bytes: all is kept
     BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n{\"a\":8}\n");
     metrics_log(path, 0).write({{"a", index_t{9}}});
     BOOST_TEST(folder.content("m") == "{\"a\":9}\n");

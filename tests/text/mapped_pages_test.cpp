@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
             BOOST_TEST(one->read() == size / 4096);  // dropped pages come back
             most = std::max(most, resident_of_files() - std::min(before, resident_of_files()));
         }
-    BOOST_TEST(most > calm::mapped_pages::most / 2);  // so it is measured
+    BOOST_TEST(most > calm::mapped_pages::most / 2);  // the measurement works
     BOOST_TEST(most <= calm::mapped_pages::most + 4 * size);
     for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();  // closed mappings are forgotten
     for (std::size_t i = 1; i < all.size(); i += 2) BOOST_TEST(all[i]->read() == size / 4096);

@@ -1,4 +1,4 @@
-// Damaged and foreign tokenizer files: each error names the path, the place, the expectation and the finding.
+// Damaged and foreign tokenizer files: each error names the path, the place, the expected and the found value.
 #include <boost/test/unit_test.hpp>
 
 #include <functional>
