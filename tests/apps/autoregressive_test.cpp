@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
                    "--teraflops 0.001: the autoencoder of tiny alone takes"));
 }
 
-// Both kinds of models in one table, each with its own scores, and trained by one sweep.
+// Both kinds of models in one table, each with its own scores, and both trained by one sweep.
 BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
     std::string const text = "--data stories:4000 --steps 2 --threads 1 ";
     shop().good("train autoencoder --config tiny --tokenizer tokenizer.model --batch 64 --out ae " + text);

@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
         prompt_reader reader(lines);
         BOOST_TEST(reader.next(100) == each, boost::test_tools::per_element());
         std::string batch;
-        for (std::size_t at = 0; at < content.size();) {  // the same lines as JSON
+        for (std::size_t at = 0; at < content.size();) {  // the lines of `content` as JSON
             auto const end = std::min(content.find('\n', at), content.size());
             auto line = content.substr(at, end - at);
             at = end + 1;

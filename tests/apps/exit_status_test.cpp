@@ -56,7 +56,7 @@ int status_of(std::string const& line) {
     return r.status;
 }
 
-// The numbers in the first cells of the table under "exit status".
+// The numbers in the first column of the table under "exit status".
 std::set<int> documented() {
     std::ifstream file(std::filesystem::path(CALM_FIXTURES_DIR) / "../../apps/README.md");
     std::set<int> all;
@@ -73,7 +73,7 @@ std::set<int> documented() {
 struct ending {
     int status;
     std::string line;
-    std::string says;  // on standard error
+    std::string says;  // part of standard error
 };
 
 // Training in the background that receives a signal after its first logged step.
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
     }
 }
 
-// Before the work, not after it.
+// The warning comes before the work.
 BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
     auto const told = [&](std::string const& rule) {
         return shop().run("generate --model ae --jsonl no.jsonl --sampler " + rule).err;

@@ -34,7 +34,7 @@ public:
         auto const text = " --data stories:100";
         static_cast<void>(folder.with("words", "x"));
         std::filesystem::create_directory(folder.path("model"));
-        std::filesystem::create_directory(folder.path("llama"));  // takes every option of generate
+        std::filesystem::create_directory(folder.path("llama"));  // accepts every option of generate
         auto llama = calm::model_description::of(calm::model_kind::autoregressive);
         llama.vocab_size = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);

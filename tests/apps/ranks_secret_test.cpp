@@ -79,7 +79,7 @@ bool can_prove() {
 BOOST_AUTO_TEST_CASE(a_secret_comes_from_the_environment_or_a_file) {
     environment const here;
     if (!can_prove()) return;
-    BOOST_TEST(trust_of_ranks().secret == "");  // there is no home
+    BOOST_TEST(trust_of_ranks().secret == "");  // no home directory
     here.set("CALM_RANKS_SECRET", "0123456789abcdef");
     BOOST_TEST(trust_of_ranks().secret == "0123456789abcdef");
     here.set("CALM_RANKS_SECRET", "short");

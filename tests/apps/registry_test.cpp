@@ -12,7 +12,7 @@ using namespace calm::test;
 
 namespace {
 
-// A model that no program was ever compiled for.
+// A model that was never compiled into a program.
 stored_model odd_model() {
     auto d = model_description::of(model_kind::calm);
     d.vocab_size = 97;

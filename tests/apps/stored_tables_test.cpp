@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
              {"CALM with the head energy", "config.json says float32", "K, tokens a patch", "ae_model.encoder",
               "FLOPs a token, training (blocks of 2,048 tokens)", "FLOPs a token, generation", "trained on"})
             BOOST_TEST(has(text, part), "expected '" << part << "' in " << text);
-        // Second names count once.
+        // A tensor stored under two names counts once.
         BOOST_TEST(has(text, "all                    97     162,688  650.8 kB  100.0 %"), text);
     }
     BOOST_TEST(has(told_of("calm_sharded"), "several safetensors files (3), 97 tensors of F32"));

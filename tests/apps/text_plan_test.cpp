@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
                     BOOST_TEST(*c.block == *calm.block);
                     BOOST_TEST(*c.warmup >= *calm.warmup);
                     BOOST_CHECK(c.schedule == calm.schedule);
-                    BOOST_TEST(*c.rate == 3e-3);  // its own
+                    BOOST_TEST(*c.rate == 3e-3);  // its own default
                     BOOST_TEST(*c.muon == 4);
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(the_rule_is_that_of_the_measurements) {
     BOOST_TEST(*wiki.kl_weight == 0.02);
     BOOST_TEST(*wiki.autoencoder_rate == 3e-3);
     BOOST_TEST(*wiki.rate == 2e-3);
-    BOOST_TEST(*wiki.muon == 3);  // the configuration's
+    BOOST_TEST(*wiki.muon == 3);  // from the configuration
     BOOST_TEST(*wiki.block == 128);
     BOOST_TEST(*wiki.batch == 16);
     BOOST_TEST(*wiki.warmup == 200);
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     BOOST_TEST(*tiny.rate == 2e-3);
     auto const other = chosen({compiled("text", sizes::text)});
     BOOST_TEST(other.configuration == "text");
-    BOOST_TEST(*other.rate == 5e-4);  // its own
+    BOOST_TEST(*other.rate == 5e-4);  // its own default
     BOOST_TEST(*other.autoencoder_rate == 7e-4);
     std::vector<entry> const none{entry{.name = "tiny-ar", .sizes = sizes::tiny_ar}};
     BOOST_TEST(has(sentence_of<error>([&] { chosen(none); }), "no configuration of a CALM is compiled"));

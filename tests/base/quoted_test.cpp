@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(a_line_stays_one_and_its_ends_are_seen) {
     for (int i = 0; i < 100; ++i) letters += "\xe2\x82\xac";
     for (std::size_t most = 40; most < 50; ++most) {
         auto const cut = calm::printable_line(letters, most);
-        BOOST_TEST(cut.find('\\') == std::string::npos, cut);  // no character is cut in two
+        BOOST_TEST(cut.find('\\') == std::string::npos, cut);  // no character is split
         BOOST_TEST(calm::valid_prefix(cut) == cut.size());
     }
 }

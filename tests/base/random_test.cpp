@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(streams_steps_and_seeds_are_unrelated) {
     BOOST_TEST(!(base == calm::philox(pinned, 6)));
 }
 
-// Chi-square over 64 cells, 63 degrees of freedom: 63 +- 5 standard deviations.
+// Chi-square over 64 cells has 63 degrees of freedom; the bound is 5 standard deviations above.
 BOOST_AUTO_TEST_CASE(uniforms_and_integers_are_uniform) {
     constexpr int n = 64000;
     std::array<int, 64> cells{};

@@ -1,5 +1,5 @@
-# awk -f chains.awk HEADER...: each header in one line, behind one that it includes, directly or through others; the longest
-# lines first. What stands behind an #if may not be included, and counts for nothing.
+# awk -f chains.awk HEADER...: puts each header into one line, after a header that it includes, directly or through
+# others; longest lines first. Includes after an #if are ignored, as they may not happen.
 FNR == 1 { headers[++count] = FILENAME; depth = 0 }
 /^#if/ { ++depth }
 /^#endif/ { --depth }
@@ -18,7 +18,7 @@ function includes_of(header,    i, n, list, g) {
     for (g = 1; g <= count; ++g) size[header] += (header, headers[g]) in includes
 }
 
-# The header with most includes of those that no line has yet, and that `above` includes if it is one.
+# The header with the most includes that is in no line yet and, if `above` is one, is included by it.
 function next_below(above,    i, found) {
     found = ""
     for (i = 1; i <= count; ++i)

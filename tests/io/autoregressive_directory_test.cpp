@@ -32,7 +32,7 @@ template <class Variant, bool tied> struct reference {
 using references = boost::mpl::list<reference<base_variant, false>, reference<base_variant, true>,
                                     reference<two_variant, false>, reference<two_variant, true>>;
 
-// A model small enough to be written often.
+// A model small enough to be saved often.
 constexpr autoregressive_configuration tiny{.llama = {.hidden_size = 8,
                                                       .intermediate_size = 10,
                                                       .num_hidden_layers = 2,
@@ -401,7 +401,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     json["calm"]["tokenizer"]["file"] = "weights.st";
     set(path, "calm", json["calm"]);
     BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file beside it"));
-    set(path, "calm", nullptr);  // published files have no such object
+    set(path, "calm", nullptr);  // published files lack this object
     BOOST_TEST(refusal<tiny>(path) == "");
 }
 

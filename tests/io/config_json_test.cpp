@@ -66,7 +66,7 @@ struct range_checker {
         number({field, static_cast<double>(size)});
     }
     void operator()(std::string_view key, std::int64_t value, bool = false) const {
-        if (value != 0) check(key, value);  // 0: not filled in
+        if (value != 0) check(key, value);  // 0: not set
     }
     void operator()(std::string_view key, std::optional<std::int64_t> const&, bool = false) const {
         check(key, std::int64_t{0});
@@ -409,7 +409,7 @@ BOOST_AUTO_TEST_CASE(no_kind_of_model_is_read_less_strictly) {
         BOOST_TEST(refusal(with(text, "attn_logit_softcapping", "null")) == "");
         BOOST_TEST(refusal(with(text, "_attn_implementation", "\"eager\"")) == "");
         BOOST_TEST(refusal(with(text, "transformers_version", "\"5.2\"")) == "");
-        BOOST_TEST(refusal(with(text, "use_sliding_window", "true")) == "");  // a Llama has none, whatever this says
+        BOOST_TEST(refusal(with(text, "use_sliding_window", "true")) == "");  // has no effect on a Llama
         if (text == autoencoder) continue;
         is_refused("head_dim", "16", "expected 12, ");
         is_refused("rope_interleaved", "true", "expected false, ");

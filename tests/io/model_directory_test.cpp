@@ -68,7 +68,7 @@ void check_computes(calm_model<C> const& model, fixture const& f, std::string co
     BOOST_TEST(close(span_of(s.y), f.floats("out/" + prefix + "hidden"), kind::output));
 }
 
-// A model small enough to be written often.
+// A model small enough to be saved often.
 inline constexpr configuration<> tiny{
     .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
     .hidden_size = 8,
@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
-    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without its autoencoder
+    save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without the autoencoder
     for (auto const* const path : {".", "../model", "./../model/."}) {
         d.ae_path = path;
         write_config_json(folder.path("model/config.json"), d);
@@ -533,7 +533,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
             BOOST_CHECK_EXCEPTION(
                 load_calm(stored, other.model), error,
                 says(errc::non_finite, "broken/model.safetensors, " + place + ": expected a finite number"));
-            for (auto const& p : detail::whole_parameters(other.model))  // nothing was changed
+            for (auto const& p : detail::whole_parameters(other.model))  // nothing changed
                 BOOST_REQUIRE(std::all_of(p.value.begin(), p.value.end(), [](float x) { return x == 0; }));
         }
     }

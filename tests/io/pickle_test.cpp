@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(every_protocol_s_way_of_saying_it_is_read) {
     std::string const named = std::string("\x8c\x0b") + "collections\x8c\x0bOrderedDict\x93)R";
     std::vector<std::string> const files{
         dictionary(text("x") + parameter),
-        "\x80\x02}" + text("x") + t + "s.",                                                       // one by one
+        "\x80\x02}" + text("x") + t + "s.",                                                       // single items
         "\x80\x02" + ordered + "(" + text("x") + t + "u}" + text("_metadata") + ordered + "sb.",  // with attributes
         "\x80\x04\x95" + little(9, 8) + "}\x94\x8c\x01x" + t + "s.",
         "\x80\x05" + named + "\x8d" + little(1, 8) + "x" + t + "s.",
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
         {"\x80\x02\xff.", opcode("0xff, which no protocol has")},
         {"\x80\x01}.", "expected protocol 2 to 5, found 1"},
         {"\x80\x06}.", "expected protocol 2 to 5, found 6"},
-        // the end, the stack and the memo
+        // end, stack and memo
         {"", "byte 0: expected an opcode of 1 byte, found 0 bytes to the end of the file"},
         {"\x80\x02}", "expected an opcode of 1 byte, found 0 bytes"},
         {"\x80\x02.", "expected one object, found 0"},

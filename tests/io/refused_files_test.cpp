@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(sizes_in_headers_allocate_nothing) {
         auto const path = folder.with("f", zip_of(parts));
         BOOST_TEST(refuses_within(4 * little_memory, [&] { static_cast<void>(pytorch_file::open(path)); }));
     }
-    // Counts and sizes of the archive itself.
+    // Counts and sizes in the archive's own records.
     auto const zip = zip_of(torch_parts("x", {}), true);
     auto const wide_end = record(zip, "PK\x06\x06");
     for (std::size_t const at : {wide_end + 4, wide_end + 24, wide_end + 32, wide_end + 40, wide_end + 48}) {

@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(several_archives_of_torch_are_one_table_too) {
     static_cast<void>(
         folder.with("1.bin", archive(text("a") + made_tensor{}.made() + "q\x01" + text("tied") + "h\x01")));
     static_cast<void>(folder.with("2.bin", archive(text("b") + made_tensor{}.made())));
-    for (auto const* const total : {"48", "72"}) {  // with and without the second name: both are in use
+    for (auto const* const total : {"48", "72"}) {  // without and with the second name: both occur
         static_cast<void>(folder.with("pytorch_model.bin.index.json",
                                       std::string(R"({"metadata":{"total_size":)") + total +
                                           R"(},"weight_map":{"a":"1.bin","tied":"1.bin","b":"2.bin"}})"));

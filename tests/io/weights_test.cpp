@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(the_bf16_of_a_file_is_held_unchanged) {
                         BOOST_TEST(std::equal(want.begin(), want.end(), values.begin()), name);
                     }
                 });
-    BOOST_TEST(matrices == 17U);  // 4 layers of 3, and 5
+    BOOST_TEST(matrices == 17U);  // 4 layers with 3 each, and 5 others
 }
 
 BOOST_AUTO_TEST_CASE(the_fp32_of_a_file_is_rounded_to_nearest_where_bf16_is_held) {

@@ -1,4 +1,4 @@
-// Which of a portable program's levels runs: the one that CALM_INSTRUCTIONS asks for, or the best.
+// The level of a portable program that runs: the one that CALM_INSTRUCTIONS names, or the best.
 
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>

@@ -23,12 +23,12 @@ using calm::test::has;
 
 namespace {
 
-// What rank r has of element i: sums of them are rounded, and differ with the order.
+// Rank r's value of element i: its sums are rounded and depend on their order.
 float term(int r, std::size_t i) {
     return 1.0F / static_cast<float>(3 + 7 * r + static_cast<int>(i % 101));
 }
 
-// The sum of ranks first .. first + n - 1, as the tree is defined.
+// The sum over ranks first .. first + n - 1 in the order of the tree.
 float tree_sum(int first, int n, std::size_t i) {
     if (n == 1) return term(first, i);
     int half = 1;
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(what_is_broadcast_and_gathered_is_what_was_there) {
             std::vector<int> all(static_cast<std::size_t>(R));
             ranks.all_gather(std::span<int const>(&r, 1), std::span(all));
             for (int other = 0; other < R; ++other) fine &= all[static_cast<std::size_t>(other)] == other;
-            // Rank r has r numbers, in their place already.
+            // Rank r contributes r numbers, which are already in place.
             std::vector<std::size_t> starts{0};
             for (std::size_t n = 0; n < static_cast<std::size_t>(R); ++n) starts.push_back(starts.back() + n);
             std::vector<double> numbers(starts.back(), -1);
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
     for (int const R : {1, 2, 3, 4, 5, 8}) {
         std::vector<std::vector<float>> sums(static_cast<std::size_t>(R));
         on_ranks(R, [&](collective& ranks) {
-            // Rank d's share has n + d elements.
+            // Rank d's shard has n + d elements.
             std::vector<std::vector<float>> own;
             std::vector<std::span<float>> parts;
             for (std::size_t d = 0; d < static_cast<std::size_t>(R); ++d) {
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
     }
 }
 
-// Of any size, also below the number of ranks; and of numbers that are not rounded.
+// Any size, also below the number of ranks, and integers, whose sums are exact.
 BOOST_AUTO_TEST_CASE(sums_of_all_are_the_same_on_all) {
     for (int const R : {1, 2, 3, 4, 5, 8}) {
         std::atomic<int> good = 0;
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(sums_of_all_are_the_same_on_all) {
     }
 }
 
-// Several under way at once, whoever is ahead; nothing else is exchanged meanwhile.
+// Several exchanges in flight, whichever rank is ahead. Nothing else may be exchanged meanwhile.
 BOOST_AUTO_TEST_CASE(exchanges_that_are_begun_end_in_their_order) {
     constexpr int many = 5;
     for (int const R : {1, 2, 3}) {
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(exchanges_that_are_begun_end_in_their_order) {
         on_ranks(R, [&](collective& ranks) {
             auto const count = static_cast<std::size_t>(R);
             int const r = ranks.rank();
-            // sent[n][d]: of exchange n to rank d; places[n][s]: of rank s.
+            // sent[n][d]: to rank d in exchange n; places[n][s]: from rank s.
             std::vector<std::vector<int>> sent(many, std::vector<int>(count)),
                 places(many, std::vector<int>(count, -1));
             bool fine = ranks.is_exchanged();
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named_and_not_waited_for) {
     });
     BOOST_TEST(has(came, "9 rank 1 gave no answer for 1 s after step 7: expected one from each of 3 ranks"), came);
     double const longest = std::max(waited[0].load(), waited[2].load());
-    BOOST_TEST(longest >= 1);  // of one of them; the other may have heard of it before
+    BOOST_TEST(longest >= 1);  // on one of them; the other may hear of the failure earlier
 }
 
 BOOST_AUTO_TEST_CASE(before_work_others_are_waited_for) {

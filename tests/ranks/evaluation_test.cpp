@@ -1,4 +1,4 @@
-// Evaluations that several ranks, threads of this process, share, beside those of one: the same bits.
+// Evaluations by several ranks, here threads, must be bit-identical to the evaluation by one.
 
 #include <boost/test/unit_test.hpp>
 
@@ -38,7 +38,7 @@ constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 16,
                                                           .num_key_value_heads = 1},
                                                 .vocab_size = V};
 
-// Tokens below the specials, with PAD here and there.
+// Random ids below the specials, with a few PAD.
 std::vector<token_id> text_of(index_t blocks, std::uint64_t seed = 5) {
     random_sequence random({seed, stream::story, 0});
     std::vector<token_id> tokens(static_cast<std::size_t>(blocks * block));
@@ -47,7 +47,7 @@ std::vector<token_id> text_of(index_t blocks, std::uint64_t seed = 5) {
     return tokens;
 }
 
-// All numbers of an evaluation, with as many digits as give them back.
+// All numbers of an evaluation, with enough digits to be exact.
 std::string numbers_of(evaluation const& e) {
     return to_json(e);
 }
@@ -57,7 +57,7 @@ std::string numbers_of(autoencoder_evaluation const& a) {
     return to_json(e) + std::to_string(a.patches) + " " + calm::shortest(a.cross_entropy);
 }
 
-// What is asked of a rank is counted.
+// Counts how often a rank asks for a piece, and how many pieces it owns.
 class counting_pieces final : public shared_pieces {
 public:
     explicit counting_pieces(collective& ranks) : all_(ranks) {}
@@ -80,7 +80,7 @@ private:
     rank_pieces all_;
 };
 
-// evaluate(pieces) by one rank, and by several: all have the same, and each piece was one's.
+// evaluate(pieces) must give equal results on one rank and on several, and every piece must have one owner.
 template <class Evaluate> void check_same(Evaluate const& evaluate) {
     auto const alone = numbers_of(evaluate(nullptr));
     for (int const R : {2, 3, 4}) {
@@ -91,7 +91,7 @@ template <class Evaluate> void check_same(Evaluate const& evaluate) {
             same += numbers_of(evaluate(&pieces)) == alone ? 1 : 0;
             asked += pieces.asked;
             done += pieces.own;
-            if (pieces.own == 0) same = -R;  // there is work for each
+            if (pieces.own == 0) same = -R;  // every rank must have work
         });
         BOOST_TEST(same == R, R << " ranks");
         BOOST_TEST(done * R == asked);
@@ -120,7 +120,7 @@ template <class Model> void check_calm(evaluation_settings settings) {
 
 BOOST_AUTO_TEST_CASE(a_calm_is_scored_alike_by_any_number_of_ranks) {
     evaluation_settings settings{.block_tokens = block, .samples = 4, .seed = 9, .batch = 2};
-    check_calm<calm_model<calm::test::small>>(settings);  // K 2: samples go on
+    check_calm<calm_model<calm::test::small>>(settings);  // K 2: samples span two patches
     check_calm<calm_model<calm::test::base>>(settings);
     settings.positions = 60;
     check_calm<calm_model<calm::test::small>>(settings);
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
     BOOST_TEST(has(colder, "sampler: rank 1 has 'adaptive"), colder);
 }
 
-// A rank that sends what cannot be: sizes, numbers of pieces, counts.
+// A rank that sends impossible values: sizes, piece numbers, counts.
 BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
     struct found {
         index_t number;

@@ -1,4 +1,4 @@
-// Messages whose size and contents another rank decides.
+// Messages whose size and content another rank controls.
 
 #include "calm/ranks/message.hpp"
 
@@ -25,7 +25,7 @@ using calm::test::has;
 
 namespace {
 
-// What comes of R ranks, and what each of them throws.
+// The errors of a job of R ranks, and of each rank.
 std::set<std::string> thrown_by(int R, std::function<void(collective&)> const& f) {
     std::mutex together;
     std::set<std::string> all;
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(nothing_of_a_message_is_believed) {
     BOOST_TEST(has(refusal([&] { read().text("bytes of a text"); }), "expected bytes of a text from 0 to 0, found"));
     BOOST_TEST(has(refusal([&] { read().values<std::int32_t>("ids", 3); }),
                    "expected 3 of ids, found a message that ends after 8 bytes"));
-    // No product of a count overflows.
+    // Products of counts do not overflow.
     BOOST_TEST(has(refusal([&] { read().values<std::int64_t>("ids", (std::size_t{1} << 61) + 1); }), "of ids, found"));
     BOOST_TEST(has(refusal([&] { read().numbers<std::int32_t>("ids", 2, 0, 9); }), "expected ids from 0 to 9, found"));
     BOOST_TEST(has(refusal([&] { read().require_end(); }), "expected no more bytes, found 8"));
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
     messages const all(std::vector<std::uint64_t>{60, 0, 40}, 100, 100);
     BOOST_TEST(all.ranks() == 3);
     BOOST_TEST(all.of(2).size() == 40U);
-    // As a rank that lies sends it.
+    // As sent by a rank that lies.
     auto const lied = thrown_by(2, [](collective& ranks) {
         if (ranks.is_first()) {
             gather_messages(ranks, {}, 100);
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
                        return r == 1 ? std::vector<setting>{} : std::vector<setting>{{"a", "\x1b[31m"}};
                    })),
                    "a: rank 1 has none, rank 0 has '\\x1b[31m'"));
-    // Of long values what differs is shown.
+    // Long values are shortened to the part that differs.
     auto const path = [](int r) { return std::string(5000, 'x') + std::to_string(r); };
     BOOST_TEST(has(only(heard([&](int r) {
                        return std::vector<setting>{{"--data", path(r / 2)}};
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
                    "--data: rank 2 has '...xxxxxxxxxxxxxxxxxxxx1', rank 0 has '...xxxxxxxxxxxxxxxxxxxx0'"));
 }
 
-// A rank that works on its pieces hears that another one failed, before it is through with them.
+// A rank that is still working on its pieces learns that another one failed.
 BOOST_AUTO_TEST_CASE(a_failure_is_heard_between_pieces) {
     auto const heard = thrown_by(2, [](collective& ranks) {
         if (!ranks.is_first()) {

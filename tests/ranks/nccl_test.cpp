@@ -1,5 +1,5 @@
-// Ranks whose devices exchange by NCCL: the engine as it is, with a library in which threads are ranks and the emulated
-// device is the device of each.
+// Ranks whose devices exchange by NCCL: the real `nccl_engine` with a fake library in which threads are ranks, each
+// with the emulated device.
 
 #include "calm/ranks/nccl_engine.hpp"
 
@@ -37,7 +37,7 @@ namespace {
 
 using engine = nccl_engine<fake_nccl>;
 
-// Each rank sends r + 3 s + 1 numbers to rank s, or none from the last to the first, and sees what came.
+// Each rank sends r + 3 s + 1 numbers to rank s, the last one none to the first, and checks what arrives.
 bool is_exchanged(collective& ranks, context<emulated>& ctx) {
     int const R = ranks.ranks(), self = ranks.rank();
     auto const size = [&](int from, int to) { return from == R - 1 && to == 0 ? 0 : index_t{from} + 3 * to + 1; };
@@ -68,7 +68,7 @@ bool is_exchanged(collective& ranks, context<emulated>& ctx) {
     return good;
 }
 
-// What ranks come to whose NCCL goes wrong, in the words of each, after three exchanges that should be good.
+// Runs three exchanges, then `more`, on ranks whose NCCL fails; returns the error of each rank.
 std::vector<std::string> said_by(fake_fabric& fabric, int R, double timeout,
                                  std::function<void(collective&)> const& more = {}) {
     std::vector<std::string> said(static_cast<std::size_t>(R), "nothing");
@@ -91,14 +91,14 @@ std::vector<std::string> said_by(fake_fabric& fabric, int R, double timeout,
     BOOST_TEST(distributed == R);
     return said;
 }
-// Every rank that began was aborted once, and closed by nobody.
+// Every communicator that was begun is aborted once, and none is closed.
 bool all_aborted(fake_fabric& fabric, int R) {
     bool good = fabric.misuse().empty();
     for (int r = 0; r < R; ++r) good &= fabric.of(r).aborted == fabric.of(r).begun && fabric.of(r).closed == 0;
     return good;
 }
 
-// Parameters with memory of a device, some of several ranges, some of none.
+// Parameters in device memory: some span several ranges, one is empty.
 std::vector<index_t> const sizes{20000, 0, 5, 40001, 3, 16384};
 constexpr index_t elements = 20000 + 5 + 40001 + 3 + 16384;
 
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(a_group_ends_also_where_something_of_it_is_refused) {
     BOOST_TEST(all_aborted(fabric, 2));
 }
 
-// One that dies leaves the others to a group that it never comes to: they hear of it and do not wait.
+// When a rank dies, the others would wait in a group that it never joins: they must learn of it at once.
 BOOST_AUTO_TEST_CASE(a_rank_that_dies_ends_the_others_at_once) {
     for (int const group : {0, 2}) {
         fake_fabric fabric(3);
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(messages_that_never_come_are_not_waited_for_longer_than_tim
     BOOST_TEST(all_aborted(fabric, 2));
 }
 
-// As parameter_shares_test has it of the cpu, by both ways that devices have.
+// Like parameter_shares_test on the CPU, through both transports that devices have.
 BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
     std::vector<bool> const marked{true, false, false, true, true, false};
     for (bool const by_nccl : {false, true})
@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                     device_parts own;
                     parameter_shares<space<emulated>> shares(ctx, own.all, ranks, piece,
                                                              piece == 16384 ? 30000 : 1000000);
-                    // Bytes that a bulk of messages took: what they say of sizes is not counted.
+                    // The bytes sent by `bulk`, not counting the messages that announce sizes.
                     auto const bytes_of = [&](auto const& bulk) {
                         auto const sent = ranks.bytes_sent();
                         auto const groups = fabric.of(r).groups;
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                     good[static_cast<std::size_t>(r)] = fine ? 1 : 0;
                 });
                 BOOST_TEST(std::ranges::count(good, 1) == R, R << " ranks, pieces of " << piece);
-                // Two kernels a bulk, whatever there is of tensors.
+                // Two kernels per bulk, however many tensors there are.
                 if (piece == 1000000) BOOST_TEST(context<emulated>::counts().launches - before <= 3 * 2 * R);
                 BOOST_TEST(fabric.misuse() == "");
                 for (int r = 0; r < R; ++r) BOOST_TEST((fabric.of(r).groups > 0) == by_nccl);

@@ -1,4 +1,4 @@
-// Ranks that meet by TCP, here each a thread that knows of the others by its socket alone.
+// Ranks that meet by TCP. Here each is a thread that knows the others only through its sockets.
 
 #include "calm/ranks/tcp.hpp"
 
@@ -38,7 +38,7 @@ namespace {
 
 using job = std::function<void(tcp_ranks&)>;
 
-// What each of R ranks throws, or "", where f is its job. `change` changes what it is told.
+// Runs f on R ranks and returns what each throws, or "". `change` alters a rank's settings.
 std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_place&)> const& change = {},
                                  tcp_limits const& limits = {.meet = 60}) {
     std::vector<std::string> said(static_cast<std::size_t>(R));
@@ -61,7 +61,7 @@ std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_pla
     for (auto& each : all) each.join();
     return said;
 }
-// Stands for an HMAC here: openssl_mac is tried in apps/ranks_secret.
+// In place of an HMAC; apps/ranks_secret tests openssl_mac.
 tcp_mac hashed(std::span<std::byte const> key, std::span<std::byte const> message) {
     sha256 digest;
     for (auto const part : {key, message}) digest.add({reinterpret_cast<char const*>(part.data()), part.size()});
@@ -80,7 +80,7 @@ tcp_place place_at(std::uint16_t port, int rank, int ranks, std::string const& b
     with_secret(here);
     return here;
 }
-// One rank, in a thread of its own: what it throws, or "".
+// Starts one rank in its own thread. The future has its error message, or "".
 std::future<std::string> begun(tcp_place const& here, tcp_limits const& limits, job const& f) {
     return std::async(std::launch::async, [=]() -> std::string {
         std::optional<tcp_ranks> self;
@@ -101,7 +101,7 @@ std::pair<tcp_socket, tcp_socket> connection() {
     while (!other) other = door.accept();
     return {std::move(one), std::move(other)};
 }
-// Rank 0 of two, and the other end of its connection to rank 1, which is nobody that follows the protocol further.
+// Rank 0 of two, and rank 1's end of the connection: rank 1 has joined but does not follow the protocol further.
 std::pair<tcp_socket, std::future<std::string>> joined(tcp_limits const& limits, job const& f) {
     auto place = place_at(free_port(), 0, 2);
     auto first = begun(place, limits, f);
@@ -110,7 +110,7 @@ std::pair<tcp_socket, std::future<std::string>> joined(tcp_limits const& limits,
     auto all = std::move(meeting).meet();
     return {std::move(all[0]), std::move(first)};
 }
-// Waits until the other end is closed.
+// Waits until the other end closes; false after a minute.
 bool ends(tcp_socket const& one) {
     std::array<std::byte, 256> bytes;
     for (int i = 0; i < 60'000; ++i) {
@@ -119,7 +119,7 @@ bool ends(tcp_socket const& one) {
     }
     return false;
 }
-// Whether f(rank) is true on all of R.
+// Whether f is true on all R ranks.
 bool holds(int R, std::function<bool(tcp_ranks&)> const& f) {
     std::atomic<int> good = 0;
     for (auto const& each : said_by(R, [&](tcp_ranks& ranks) { good += f(ranks) ? 1 : 0; }))
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(what_ranks_say_to_each_other_arrives) {
                    R << " ranks");
 }
 
-// More than the system keeps of a socket, to and from all at once, by several exchanges that are under way.
+// More than socket buffers hold, in both directions at once, in several exchanges in flight.
 BOOST_AUTO_TEST_CASE(much_goes_both_ways_at_once_and_in_order) {
     constexpr std::size_t n = 1 << 20, many = 3;
     for (int const R : {2, 3})
@@ -201,11 +201,11 @@ BOOST_AUTO_TEST_CASE(the_failure_of_one_is_heard_by_all) {
     BOOST_TEST(said[2] == "rank 1: no more text");
 }
 
-// As a process that is killed: the system closes what it had open.
+// Like a killed process, whose sockets the system closes.
 BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
     auto const said = said_by(3, [&](tcp_ranks& ranks) {
         ranks.at_work = true;
-        ranks.timeout = 3600;  // nobody is given up
+        ranks.timeout = 3600;  // no timeout
         ranks.steps_done = 7;
         ranks.barrier();
         if (ranks.rank() != 2) ranks.barrier();
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
     BOOST_TEST(said[2].empty());
 }
 
-// Who works between two exchanges and asks now and then hears of it too.
+// A rank that works between exchanges and polls now and then learns of it too.
 BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
         ranks.barrier();
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
     BOOST_TEST(has(nowhere, "expected in MASTER_ADDR a name or an address of the machine of rank 0, found "
                             "'no.such.host.invalid'"),
                nowhere);
-    // An address of documentation (RFC 5737), which no machine here has.
+    // An address for documentation (RFC 5737), which no machine here has.
     auto const elsewhere = at("192.0.2.1", true);
     BOOST_TEST(has(elsewhere, "expected at rank 0 an address of this machine to meet the other ranks at, found "
                               "192.0.2.1:1 (MASTER_ADDR, "),
@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
     BOOST_TEST(has(at("", true), "expected in MASTER_ADDR"));
 }
 
-// All addresses of a name are tried, in brackets or not.
+// All addresses of a name are tried, with or without brackets.
 BOOST_AUTO_TEST_CASE(ranks_meet_by_any_address_of_rank_0) {
     BOOST_TEST(address_text(detail::addresses_of("[::1]", 7).front()) == "[::1]:7");
     auto const all = detail::addresses_of("localhost", 7);
@@ -313,8 +313,8 @@ BOOST_AUTO_TEST_CASE(ranks_with_a_secret_meet) {
     for (auto const& each : said) BOOST_TEST(each.empty(), each);
 }
 
-// A guest that is none of the job's ranks is turned away alone, and hears why where it may: rank 0 goes on waiting for
-// its own, and says whom it refused once.
+// A guest that is not a rank of the job is refused without disturbing others, and learns the reason if it may. Rank 0
+// keeps waiting for its own ranks and reports a refusal once.
 BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     auto const port = free_port();
     std::mutex mutex;
@@ -326,13 +326,14 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
         heard.push_back(sentence);
     };
     auto first = begun(place, {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
-    // Tries until rank 0 listens, as it is not known when it does.
+    // Joins as a changed rank 1 and returns its error.
     auto const said_to = [&](std::function<void(tcp_place&)> const& change) {
         auto guest = place_at(port, 1, 2);
         guest.build = "one build";
         change(guest);
         return begun(guest, {.meet = 60, .elsewhere = 0}, [](tcp_ranks&) {}).get();
     };
+    // Rank 0 may not listen yet.
     while (!tcp_socket::connected(detail::addresses_of("127.0.0.1", port).front(), 1000))
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     auto const where = "found at 127.0.0.1:" + std::to_string(port) + ": ";
@@ -344,7 +345,7 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     check(said_to([](tcp_place& p) { p.secret += "!"; }), "it has another secret than this rank");
     {
         std::lock_guard const lock(mutex);
-        BOOST_TEST(heard.empty());  // of strangers nothing is said
+        BOOST_TEST(heard.empty());  // nothing is reported about strangers
     }
     check(said_to([](tcp_place& p) { p.ranks = 3; }), "it is rank 0 of 2, and this one is rank 1 of 3");
     check(said_to([](tcp_place& p) { p.build = "another"; }),
@@ -357,7 +358,7 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     BOOST_TEST(has(heard[1], "compiled as 'another', not 'one build'"), heard[1]);
 }
 
-// Of one number there is one process, whoever comes first.
+// A rank's number belongs to one process, whichever comes first.
 BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_refused) {
     auto const port = free_port();
     std::array<std::future<std::string>, 2> both;
@@ -375,7 +376,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_refused) {
     BOOST_TEST(third.get() == "");
 }
 
-// Who listens in rank 0's place has to prove that it has the secret too.
+// A process that listens in place of rank 0 must prove that it has the secret too.
 BOOST_AUTO_TEST_CASE(a_false_rank_0_is_not_believed) {
     auto const port = free_port();
     auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
@@ -399,7 +400,7 @@ BOOST_AUTO_TEST_CASE(a_false_rank_0_is_not_believed) {
     BOOST_TEST(has(said, "it cannot prove that it has the secret"), said);
 }
 
-// Who passes on what two ranks prove to each other is at another address than they, and gets no connection.
+// A relay between two ranks has another address than they have, so its proof fails.
 BOOST_AUTO_TEST_CASE(a_proof_cannot_be_passed_on) {
     auto const port = free_port();
     auto const rank_0 = detail::addresses_of("127.0.0.1", port).front();
@@ -433,8 +434,8 @@ BOOST_AUTO_TEST_CASE(a_proof_cannot_be_passed_on) {
     BOOST_TEST(first.get() == "");
 }
 
-// Strangers who say nothing, or something else, keep nobody from meeting; nobody listens on another interface, nor
-// once all have met.
+// Strangers that send nothing or garbage do not keep the ranks from meeting. No other interface is listened on, and
+// none at all once all ranks have met.
 BOOST_AUTO_TEST_CASE(strangers_are_let_alone_and_doors_are_closed) {
     auto const port = free_port();
     auto const at = detail::addresses_of("127.0.0.1", port).front(),
@@ -452,7 +453,7 @@ BOOST_AUTO_TEST_CASE(strangers_are_let_alone_and_doors_are_closed) {
         for (auto const before = strangers.size(); strangers.size() == before;)
             if (auto one = tcp_socket::connected(at, 1000)) strangers.push_back(std::move(one));
     };
-    // As many as may wait at once, and one more, for which the first makes room.
+    // As many as may wait at once, and one more, for which the first is dropped.
     for (int i = 0; i < 2 + 32 + 1; ++i) connect();
     BOOST_TEST(ends(strangers[0]));
     BOOST_TEST(!tcp_socket::connected(beside, 200));
@@ -467,7 +468,7 @@ BOOST_AUTO_TEST_CASE(strangers_are_let_alone_and_doors_are_closed) {
     for (auto& each : ranks) BOOST_TEST(each.get() == "");
 }
 
-// A guest that has said all when its time is over is no rank: it is closed.
+// A guest whose message is complete but late is not admitted: its connection is closed.
 BOOST_AUTO_TEST_CASE(a_guest_whose_time_is_over_is_not_let_in) {
     for (bool const in_time : {true, false}) {
         auto [guest, host] = connection();
@@ -494,7 +495,7 @@ BOOST_AUTO_TEST_CASE(a_guest_that_is_silent_is_closed) {
     BOOST_TEST(first.get() == "");
 }
 
-// Before work begins a rank is waited for as long as it gives signs of life, and no longer.
+// Before work begins, a rank is waited for as long as its heartbeats arrive.
 BOOST_AUTO_TEST_CASE(a_rank_that_joined_and_is_silent_is_named) {
     auto [rank_1, first] = joined({.meet = 60, .beat = 0.01}, [](tcp_ranks& ranks) {
         ranks.timeout = 0.2;
@@ -509,7 +510,7 @@ BOOST_AUTO_TEST_CASE(signs_of_life_are_no_messages) {
     detail::tcp_peer one(std::move(a)), other(std::move(b));
     auto const heard = other.last_heard();
     one.send_beat();
-    one.send_beat();  // one at a time is enough
+    one.send_beat();  // one pending beat is enough
     BOOST_TEST(one.flush());
     while (other.last_heard() == heard) BOOST_TEST((other.drain() == detail::tcp_peer::event::none));
     BOOST_TEST(one.messages_sent() == 0U);
@@ -522,8 +523,8 @@ BOOST_AUTO_TEST_CASE(signs_of_life_are_no_messages) {
     BOOST_TEST(place == 7);
 }
 
-// Whatever another rank says of its failure, this one fails, with a status that a program may have and a text that a
-// terminal does not obey.
+// However another rank describes its failure, this rank fails with a valid status and a text that is safe for a
+// terminal.
 BOOST_AUTO_TEST_CASE(a_failure_that_is_told_is_one) {
     auto const told = [](std::string const& bytes, std::uint32_t kind) {
         std::optional<errc> code;
@@ -592,7 +593,7 @@ BOOST_AUTO_TEST_CASE(a_socket_that_is_connected_to_itself_is_known) {
     BOOST_TEST(!b.is_own_end());
 }
 
-// Rank 0 takes the next port, and says so; the others find it there.
+// Rank 0 takes the next port and reports it; the others find it there.
 BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
     auto const port = free_port();
     auto const taken = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
@@ -611,7 +612,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
     BOOST_TEST(has(none, "Give another port (the port)"), none);
 }
 
-// Where something that is no rank listens in place of rank 0, that is not waited for as long as for a rank.
+// If something that is not a rank listens in place of rank 0, the wait is shorter than for a rank.
 BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
     auto const found = [](std::function<void(tcp_socket const&)> const& answer) {
         auto const port = free_port();
@@ -647,7 +648,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
     BOOST_TEST(has(found([](tcp_socket const& to) { to.end_sending(); }), "it closes the connection"));
 }
 
-// Each finds its own, whoever comes first.
+// Each rank finds its own job in any order of arrival.
 BOOST_AUTO_TEST_CASE(two_jobs_at_one_port_do_not_mix) {
     auto const port = free_port();
     std::vector<std::future<std::string>> all;
@@ -659,7 +660,7 @@ BOOST_AUTO_TEST_CASE(two_jobs_at_one_port_do_not_mix) {
         }));
     }
     for (auto& each : all) BOOST_TEST(each.get() == "");
-    // Two that cannot be told apart are refused.
+    // Two jobs that cannot be told apart are refused.
     auto first = begun(place_at(port, 0, 2), {.meet = 60}, [](tcp_ranks&) {});
     while (!tcp_socket::connected(detail::addresses_of("127.0.0.1", port).front(), 1000))
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,4 +1,4 @@
-// Whole runs of several ranks, threads of this process, beside the run of one: the same bits.
+// Whole training runs on several ranks, here threads, must be bit-identical to the run on one.
 
 #include <boost/test/unit_test.hpp>
 
@@ -35,7 +35,7 @@ using calm::test::small;
 
 namespace {
 
-// Numbers of ranks that are compared with one; fewer where each takes long.
+// Numbers of ranks to compare with one; fewer under the sanitizers.
 std::vector<int> const several = calm::test::is_sanitized ? std::vector{2} : std::vector{2, 4};
 std::vector<int> const any = calm::test::is_sanitized ? std::vector{1, 2} : std::vector{1, 2, 4};
 
@@ -44,7 +44,7 @@ using autoencoder_type = model_type::autoencoder_type;
 using device_model = calm_model<small, space<emulated>>;
 using of_autoencoders = std::tuple<autoencoder_type, device_model::autoencoder_type>;
 
-// Its matrices are of several ranges, which several ranks share out.
+// Its matrices have several ranges, which are distributed over the ranks.
 constexpr autoregressive_configuration small_ar{.llama = {.hidden_size = 128,
                                                           .intermediate_size = 192,
                                                           .num_hidden_layers = 1,
@@ -55,7 +55,7 @@ using ar_type = autoregressive_model<small_ar>;
 
 template <class Model> using context_of = context<typename space_of<Model>::backend>;
 
-// A model with each of the heads.
+// The model with each of the heads.
 template <class Head> using with = calm_model<with_head(small, Head{})>;
 using of_every_kind =
     std::tuple<autoencoder_type, ar_type, model_type, with<flow>, with<diffusion>, with<margin>, with<drafted>>;
@@ -65,7 +65,7 @@ template <> struct recipe_of_model<autoencoder_type> { using type = autoencoder_
 template <> struct recipe_of_model<ar_type> { using type = autoregressive_recipe; };
 template <class Model> using recipe_of = typename recipe_of_model<Model>::type;
 
-// The loop of a model, whatever it is.
+// Calls the training loop for this kind of model.
 template <class Model, class... Rest> void train(context_of<Model>& ctx, Model& model, Rest&&... rest) {
     if constexpr (std::is_same_v<Model, autoencoder_type>)
         train_autoencoder(ctx, model, rest...);
@@ -82,7 +82,7 @@ struct counting_source {
     }
 };
 
-// The values of all parameters, in the order of visit, from the host or a device.
+// The values of all parameters in the order of visit, copied to the host.
 template <class Model> std::vector<float> weights_on_host(context_of<Model> const& ctx, Model& model) {
     std::vector<float> all, room;
     for (auto const& p : parameters_of(model)) {
@@ -102,11 +102,11 @@ template <class Model> void set_weights(context_of<Model> const& ctx, Model& mod
     }
 }
 
-// All that a run leaves, as bytes.
+// Everything that a run leaves, compared bitwise.
 struct outcome {
     std::vector<float> weights;
     std::map<std::string, std::vector<std::byte>> moments;
-    std::vector<std::pair<double, double>> steps;  // loss and norm
+    std::vector<std::pair<double, double>> steps;  // loss and gradient norm
 
     bool operator==(outcome const& other) const {
         return weights.size() == other.weights.size() && moments == other.moments && steps == other.steps &&
@@ -114,7 +114,7 @@ struct outcome {
     }
 };
 
-// A state that was kept, to go on from.
+// A saved state to resume from.
 struct kept_state {
     training_state numbers;
     std::map<std::string, std::vector<std::byte>> moments;
@@ -122,15 +122,15 @@ struct kept_state {
     std::vector<token_id> source;
 };
 
-// Whether devices of ranks exchange by NCCL from now on.
+// Whether the ranks' devices exchange by NCCL.
 bool by_nccl = false;
 
-// Parameters add up in small groups, by small messages; and
-// how many groups went on their way before backward had ended.
+// Ranks that reduce gradients in small groups with small messages. `early` counts the groups whose exchange starts
+// before backward has ended.
 struct in_small_groups {
     collective* ranks;
     std::atomic<int>* early;
-    operator collective*() const { return ranks; }  // NOLINT(google-explicit-constructor): it is one of them
+    operator collective*() const { return ranks; }  // NOLINT(google-explicit-constructor): used as a collective
 };
 
 template <class Space> class noted_work final : public shared_work {
@@ -170,7 +170,7 @@ private:
     context<typename Space::backend> const& ctx_;
     std::atomic<int>& early_;
 };
-// What training finds for such ranks.
+// The overload that training finds for such ranks.
 template <class Space>
 std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
                                      std::vector<any_parameter<Space>> const& parameters, adding,
@@ -178,8 +178,8 @@ std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx
     return std::make_unique<noted_work<Space>>(ctx, parameters, how);
 }
 
-// What a run of a model on so many ranks comes to. `train` is its loop, `from` a state to go on from, and `kept` gets
-// the last one.
+// Trains a model on R ranks with the loop `train` and returns the outcome. It resumes from the state `from`, if any;
+// `kept` receives the last state.
 template <class Model, class Train>
 outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept_state* kept = nullptr) {
     outcome first;
@@ -243,7 +243,7 @@ template <class Recipe> Recipe steps_of(index_t steps, index_t accumulation) {
 
 template <class Model = autoencoder_type> outcome autoencoder_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoencoder_recipe>(steps, accumulation);
-    r.tell_every = 3;  // of a device
+    r.tell_every = 3;  // for a device
     return run_of<Model>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
         train_autoencoder(ctx, model, source, r, tell, ranks);
     });
@@ -254,7 +254,7 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
     auto r = steps_of<calm_recipe<energy_objective>>(steps, accumulation);
     r.objective = {.samples = 3, .targets = 4};
     r.optimizer.muon = 2;
-    r.tell_every = 3;  // of a device
+    r.tell_every = 3;  // for a device
     return run_of<Model>(
         R,
         [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
@@ -262,7 +262,7 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
         },
         from, kept);
 }
-// The same in bf16, by products of more rows than stay in fp32.
+// In bf16, with enough rows that products do not stay in fp32.
 template <class Model>
 outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state const* from = nullptr,
                    kept_state* kept = nullptr) {
@@ -279,7 +279,7 @@ outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state co
 }
 outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoregressive_recipe>(steps, accumulation);
-    r.level = {2, 0.5};  // two phases, of which the first takes more text
+    r.level = {2, 0.5};  // two phases; the first reads more text
     r.optimizer.muon = 1;
     return run_of<ar_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
         train_autoregressive(ctx, model, source, r, tell, ranks);
@@ -300,13 +300,13 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
         BOOST_TEST((autoregressive_on(R, 5, 4) == ar), R << " ranks");
     }
     BOOST_TEST((calm_on(3, 5, 6) == calm_on(1, 5, 6)));
-    BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree
+    BOOST_TEST(!(calm_on(1, 5, 2) == lm));  // another tree of sums
 }
 
-// Also where gradients of the layers behind go to other ranks while those of the layers before are computed.
+// Also if gradients of later layers are exchanged while earlier layers are computed.
 BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_go_during_backward_change_no_bit, model, of_every_kind) {
     auto r = steps_of<recipe_of<model>>(3, 4);
-    r.optimizer.muon = 0;  // whose gradients go behind backward
+    r.optimizer.muon = 0;  // Muon's gradients are exchanged after backward
     if constexpr (requires { r.objective.samples; }) r.objective.samples = 3;
     if constexpr (requires { r.objective.targets; }) r.objective.targets = 4;
     if constexpr (requires { r.level; }) r.level = {2, 0.5};
@@ -320,11 +320,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_go_during_backward_change_no_bit, m
                 train(ctx, own, source, r, tell, in_small_groups{ranks, &early});
             });
         BOOST_TEST((together == alone), R << " ranks");
-        BOOST_TEST(early >= R * 3 * 2);  // two groups a step
+        BOOST_TEST(early >= R * 3 * 2);  // two groups per step
     }
 }
 
-// What ranks send each other of a device's memory goes by the host's, or by NCCL.
+// Ranks exchange device memory through the host's memory or by NCCL.
 BOOST_AUTO_TEST_CASE(the_number_of_ranks_with_a_device_changes_no_bit) {
     auto const ae = autoencoder_on<device_model::autoencoder_type>(1, 5, 4);
     auto const lm = calm_on<device_model>(1, 5, 4);
@@ -359,11 +359,11 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
     }
 }
 
-// A step's copies follow from the weights, the seed and the step: not from who makes them, nor from when a run goes on.
+// A step's rounded copies depend on the weights, the seed and the step, not on the rank or on where a run resumed.
 BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_alike_on_all_ranks, model, of_autoencoders) {
     auto const whole = rounded_on<model>(1, 4, weight_rounding::stochastic);
     BOOST_TEST((rounded_on<model>(2, 4, weight_rounding::stochastic) == whole));
-    // A device takes long there.
+    // A device takes too long for the rest.
     if (calm::test::is_sanitized && device_memory<typename space_of<model>::backend>) return;
     BOOST_TEST(!(rounded_on<model>(1, 4, weight_rounding::nearest) == whole));
     kept_state kept;
@@ -391,7 +391,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
         run_of<autoencoder_type>(4, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
             train_autoencoder(ctx, model, source, r, tell, ranks);
         });
-    BOOST_TEST(!done.steps.empty());  // how many is the machine's affair
+    BOOST_TEST(!done.steps.empty());  // how many depends on the machine
 }
 
 BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one_rank) {
@@ -455,7 +455,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
         error, [](error const& e) {
             return e.code() == errc::distributed && has(e.what(), "sum of the weights: rank 1 has '");
         });
-    // What decides when they evaluate and save together counts too.
+    // So do settings that decide when ranks evaluate and save together.
     using change = std::function<void(autoencoder_recipe&)>;
     for (auto const& [name, by] : {std::pair<std::string, change>{"save-every", [](auto& o) { o.save_every = 1; }},
                                    {"evaluate-every", [](auto& o) { o.evaluate_every = 1; }},
@@ -474,7 +474,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
                               });
 }
 
-// The moments of all are at rank 0, as long as they are saved, and in its plan; the others have names and sizes.
+// Only rank 0 holds and plans for the optimizer state of all ranks, while it is saved; the others have names and sizes.
 BOOST_AUTO_TEST_CASE(rank_0_alone_has_memory_for_the_moments_of_all) {
     std::array<std::size_t, 3> bytes{}, planned{};
     std::size_t whole = 0;

@@ -30,7 +30,7 @@ namespace {
 
 constexpr index_t vocabulary = 11;
 
-// Ten documents of seven ids below 8: an epoch is some 18 blocks of 4 tokens, so that short runs cross its end.
+// Ten documents of seven ids below 8. An epoch has about 18 blocks of 4 tokens, so that short runs cross its end.
 corpus const& text() {
     static corpus const one = [] {
         corpus made({8, 9, 10});
@@ -44,7 +44,7 @@ corpus const& text() {
     return one;
 }
 
-// What is trained: a model that is made, described, saved, loaded and trained.
+// The models to train: each is made, described, saved, loaded and trained.
 struct autoencoder_run {
     static constexpr index_t block = 2;
     autoencoder_recipe recipe;
@@ -96,7 +96,7 @@ struct calm_run_of_adamw : calm_run {
     explicit calm_run_of_adamw(index_t steps) : calm_run(steps) { recipe.optimizer.muon = 0; }
 };
 
-// What there is to compare: weights, moments, the place in the text, losses by step.
+// The results to compare: weights, optimizer state, the place in the text, losses by step.
 struct outcome {
     std::vector<float> weights;
     std::vector<std::byte> moments;
@@ -105,8 +105,8 @@ struct outcome {
     std::vector<double> losses;
 };
 
-// One process' part of a run: it goes on where the directory says, and stops after `most` steps. `event` is told of
-// every step, and before, during and after each saving.
+// One process of a run: resumes from the directory and stops after `most` steps. Calls `event` at every step, and
+// before, during and after each save.
 template <class Run>
 outcome go_on(
     std::string const& directory, index_t steps, index_t most, int threads = 1,
@@ -191,8 +191,8 @@ BOOST_AUTO_TEST_CASE(a_language_model_in_parts_is_the_one_trained_at_once) {
     check_that_parts_are_the_whole<calm_run>();
 }
 
-// Second moments of matrices between hidden states are dropped; or both begin at zero, so that the first step moves
-// each number by the rate, and a resumed run knows when that was.
+// Switching to Muon drops the second-moment estimates of hidden matrices. Switching to AdamW starts both estimates at
+// zero, so that the first step moves each weight by the learning rate. A resumed run knows when the switch was.
 BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
     constexpr index_t steps = 9, before = 4;
     auto const changed = [&]<class Before, class After>(std::type_identity<Before>, std::type_identity<After>,
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
         BOOST_TEST(rest.state.hidden_from == hidden_from);
         BOOST_TEST(same_bits(rest.weights, whole.weights));
         BOOST_TEST(same_bits(rest.moments, whole.moments));
-        // How far the first step moves matrices between hidden states, by its rate.
+        // How far the first step moves hidden matrices, relative to the learning rate.
         After const run(steps);
         double const rate = schedule::cosine(run.recipe.rate, run.recipe.warmup, steps)(before, 0);
         double most = 0;
@@ -223,12 +223,12 @@ BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
     std::type_identity<calm_run_of_adamw> const adamw;
     std::type_identity<calm_run> const muon;
     double const by_adamw = changed(muon, adamw, before);
-    BOOST_TEST(by_adamw < 1.1);  // and its decay
+    BOOST_TEST(by_adamw < 1.1);  // plus weight decay
     BOOST_TEST(by_adamw > 0.9);
     BOOST_TEST(changed(adamw, muon, 0) < 3);
 }
 
-// Each process dies one event later than the one before: without a checkpoint, while it saves, after the last step.
+// Each process dies one event later than the previous one: without a checkpoint, during a save, after the last step.
 BOOST_AUTO_TEST_CASE(a_chain_of_processes_that_die_at_every_event_ends_in_the_same_model) {
     constexpr index_t steps = 13;
     temporary_folder const folder;
@@ -365,7 +365,7 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_as_often_as_allowed) {
     autoencoder_run one(6);
     one.recipe.skip_nonfinite = 2;
     text_blocks blocks(text(), 2, 2, 5);
-    // A source whose text is fine, and a weight that is not for two steps.
+    // The text is fine, but for two steps a weight is too large.
     std::vector<index_t> left_out;
     std::vector<float> before;
     auto& bias = one.own.model.hidden_to_latent.bias.value[8];
@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
     index_t ended = 0;
     tell.ended = [&](progress const& now) {
         BOOST_TEST(ended == 0);
-        BOOST_TEST(offered.back().first == 18);  // not that of the end yet
+        BOOST_TEST(offered.back().first == 18);  // not the final state yet
         ended = now.step + 1;
     };
     text_blocks blocks(text(), 2, 2, 5);

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_cuts_its_log) {
         BOOST_TEST(log.bytes() == 16U);
     }
     BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n");
-    metrics_log(path, 100).write({{"a", index_t{8}}});  // shorter than it was: what is there is kept
+    metrics_log(path, 100).write({{"a", index_t{8}}});  // shorter than 100 bytes: all is kept
     BOOST_TEST(folder.content("m") == "{\"a\":1}\n{\"a\":7}\n{\"a\":8}\n");
     metrics_log(path, 0).write({{"a", index_t{9}}});
     BOOST_TEST(folder.content("m") == "{\"a\":9}\n");
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_is_named) {
     BOOST_TEST(sentence.starts_with(folder.path("no/such/folder")));
 }
 
-// What a checkpoint notes as the length of its log is that of the file that is written, whatever became of its name.
+// The length that a checkpoint notes is the open file's, even if its name is gone.
 BOOST_AUTO_TEST_CASE(the_length_of_a_log_is_known_or_an_error) {
     temporary_folder const folder;
     metrics_log log(folder.path("m"));

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(a_text_is_known_by_its_fingerprint_and_not_by_its_name) {
     BOOST_REQUIRE(differences(here, other).size() == 1U);
     BOOST_TEST(differences(here, other)[0].option == "text");
     BOOST_TEST(!same_measure(here, other));
-    // Without fingerprints names are all that is known.
+    // Without fingerprints only names can be compared.
     BOOST_TEST(differences({{"data", "a.txt"}}, {{"data", "b.txt"}}).size() == 1U);
     BOOST_TEST(differences(here, {{"data", "b.txt"}, {"rate", "1"}}).size() == 2U);
 }

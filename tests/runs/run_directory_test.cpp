@@ -1,5 +1,5 @@
-// The files of runs whose process dies, whose disk fills, and whose files are damaged. This program has its own write,
-// fsync, rename and mkdir, which fail when asked to: every path of the library and of the C++ library ends in them.
+// Run directories whose process dies, whose disk fills, or whose files are damaged. This program replaces write, fsync,
+// rename and mkdir by versions that fail on request; all calls of this library and of the C++ library end in them.
 
 #include <boost/test/unit_test.hpp>
 
@@ -29,10 +29,10 @@ namespace {
 
 enum class failing { nothing, kills, once, from_then_on };
 
-// Which operation on files fails, and how.
+// Which file operation fails, and how.
 struct trouble {
     failing how = failing::nothing;
-    int number = 0;  // counted down; the operation that reaches 0
+    int number = 0;  // counted down; the operation at 0 fails
     int code = ENOSPC;
     int count = 0;  // operations so far
 
@@ -45,7 +45,7 @@ struct trouble {
 };
 trouble now;
 
-// Dies, or gives the error.
+// Dies, or sets the error.
 long struck() {
     if (now.how == failing::kills) ::kill(::getpid(), SIGKILL);
     errno = now.code;
@@ -54,7 +54,7 @@ long struck() {
 
 }  // namespace
 
-// A write that fails has written half of its bytes.
+// A failing write has written half of its bytes.
 extern "C" ssize_t write(int fd, void const* bytes, size_t n) {
     if (!now.strikes()) return ::syscall(SYS_write, fd, bytes, n);
     ::syscall(SYS_write, fd, bytes, n / 2);
@@ -72,7 +72,7 @@ extern "C" int mkdir(char const* path, mode_t mode) noexcept {
 
 namespace {
 
-// What a run has after some step: numbers that say which step they are of.
+// The state of a run after some step; its values show the step.
 struct small_state {
     std::vector<float> first;
     std::vector<double> second;
@@ -89,7 +89,7 @@ struct small_state {
     }
 };
 
-// Stands for a model directory.
+// Writes a stand-in for a model directory.
 void write_model(std::string const& directory, index_t step) {
     replaced_directory target(directory);
     target.write("config.json", "{}\n");
@@ -109,7 +109,7 @@ std::string text_of_file(std::string const& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The step that is found; all that belongs to it must be of that step.
+// Returns the step that is found; all restored values must belong to it.
 index_t found_step(run_directory const& run, std::vector<std::string>* told = nullptr) {
     auto const found = run.newest([&](std::string const& damage) {
         if (told != nullptr) told->push_back(damage);
@@ -133,7 +133,7 @@ std::vector<std::string> names_in(std::string const& path) {
     return names;
 }
 
-// Runs f in a process of its own; true where it was killed.
+// Runs f in a child process; true if that was killed.
 bool dies(std::function<void()> const& f) {
     pid_t const child = ::fork();
     if (child == 0) {
@@ -165,11 +165,11 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_are_kept) {
     BOOST_TEST(text_of_file(run.path("best/model.safetensors")) == "the weights of step 20");
     save(run, 60, {}, 1);
     BOOST_TEST(names_in(run.path("checkpoints")) == (names{"step-00000020", "step-00000060"}));
-    save(run, 60, {}, 1);  // the same again
+    save(run, 60, {}, 1);  // saved again
     BOOST_TEST(found_step(run) == 60);
-    save(run, 30);  // a run that went back: what came later was given up
+    save(run, 30);  // a run that went back gives up later checkpoints
     BOOST_TEST(names_in(run.path("checkpoints")) == (names{"step-00000020", "step-00000030"}));
-    // A run that starts over has the old model until there is a new one.
+    // A run that starts over keeps the old model until there is a new one.
     static_cast<void>(std::ofstream(run.path("metrics.jsonl")));
     static_cast<void>(std::ofstream(run.path("bigram.counts")));
     run.clear({"metrics.jsonl"});
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(an_interrupted_publication_is_finished_by_whoever_opens_the
     BOOST_TEST(whole_directory(path) == path);
 }
 
-// One that is newer than where the run goes on is damaged or given up: it is no more the best.
+// A checkpoint that is newer than the resume point is damaged or given up, so it no longer counts as the best.
 BOOST_AUTO_TEST_CASE(the_best_is_none_that_goes_away) {
     temporary_folder const folder;
     run_directory run(folder.path("run"));
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(one_process_at_a_time) {
     BOOST_TEST(
         !dies([&] { BOOST_TEST(has(sentence_of<error>([&] { run_directory other(path); }), "another process")); }));
     held.reset();
-    // A process that dies gives it up.
+    // A process that dies releases the lock.
     BOOST_TEST(dies([&] {
         run_directory other(path);
         ::kill(::getpid(), SIGKILL);
@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(every_damage_is_found_and_the_checkpoint_before_is_taken) {
         auto const path = newest + "/" + file;
         auto const whole = text_of_file(path);
         auto const damaged = [&](std::string const& bytes, std::string const& what) {
-            std::filesystem::remove(path);  // it has a second name outside
+            std::filesystem::remove(path);  // a hard link exists elsewhere
             std::ofstream(path, std::ios::binary) << bytes;
             expect_damage(file + ": " + what);
         };
@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(every_damage_is_found_and_the_checkpoint_before_is_taken) {
     expect_damage("a file more");
     std::filesystem::remove(newest + "/more");
 
-    // Whole, but not what its name says.
+    // Intact, but another step than its name says.
     std::filesystem::remove_all(newest);
     std::filesystem::copy(run.path("checkpoints/step-00000001"), newest);
     expect_damage("the other checkpoint");
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(a_process_that_is_killed_at_any_operation_leaves_a_checkpoi
         run_directory run(folder.path("run"));
         save(run, step);
     }
-    // One run, killed at the first operation, gone on with, killed at the second, ...; until a save is through.
+    // A run killed at the first operation, resumed, killed at the second, and so on until a save completes.
     bool killed = true;
     int operation = 0;
     for (; killed; ++operation) {
@@ -370,7 +370,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_is_full_at_any_operation_loses_nothing) {
                 now = {};
                 index_t const found = found_step(run);
                 BOOST_TEST((found == step || found == step + 1));
-                // An operation that may fail, e.g. flushing a folder, is no error; then all is saved.
+                // Some operations may fail without an error, such as flushing a folder; then everything is saved.
                 if (problem.empty()) BOOST_TEST(found == step + 1);
                 step = found;
             }

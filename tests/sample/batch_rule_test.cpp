@@ -45,7 +45,7 @@ std::vector<batch_case> batch_cases() {
     return cases;
 }
 
-// A shuffled pool of patches of K = 3 tokens that differ in any one place; patch i is named by place and value.
+// A shuffled pool of patches of K = 3 tokens; patch i differs from the others by its token 100 + i.
 std::vector<token_id> pool_of(std::vector<std::int64_t> const& counts, calm::random_sequence& random) {
     std::vector<std::size_t> which;
     for (std::size_t i = 0; i < counts.size(); ++i) which.insert(which.end(), static_cast<std::size_t>(counts[i]), i);
@@ -142,8 +142,8 @@ BOOST_AUTO_TEST_CASE(large_pools_do_not_overflow) {
     std::vector<token_id> pool(4 * 100'000);
     for (std::size_t i = 0; i < pool.size(); ++i) pool[i] = i % 4 == 0 ? static_cast<token_id>(i / 4 % 90'000) : 0;
     auto const chosen = calm::batch_choice(pool, 4, 3, random);
-    BOOST_TEST(pool[4 * chosen] < 10'000);  // the patches that stand in it twice
-    BOOST_TEST(chosen < 10'000U);           // named by their first copy
+    BOOST_TEST(pool[4 * chosen] < 10'000);  // a patch that occurs twice
+    BOOST_TEST(chosen < 10'000U);           // given as its first copy
 }
 
 BOOST_AUTO_TEST_CASE(a_pool_is_counted_in_the_order_of_appearance) {
@@ -179,8 +179,8 @@ BOOST_AUTO_TEST_CASE(tails_of_chi_square_are_known_values) {
 
 namespace {
 
-// What every end of a pool says: the choices by a point after all ends of `left` more draws, each of which is one of
-// `kinds` patches or one not seen before, with the draws of each end.
+// Collects the choice for every completion of a pool by `left` more draws. Each draw repeats an earlier patch or adds a
+// new one.
 void every_end(std::vector<token_id>& pool, std::int64_t left, std::int64_t n, double point,
                std::vector<token_id>& chosen) {
     if (left == 0) {
@@ -195,7 +195,7 @@ void every_end(std::vector<token_id>& pool, std::int64_t left, std::int64_t n, d
     }
 }
 
-// Patches, each a token, numbered in the order of their first appearance.
+// A pool of one-token patches, numbered in order of first appearance.
 std::vector<token_id> random_pool(std::size_t draws, calm::random_sequence& random) {
     std::vector<token_id> pool{0};
     while (pool.size() < draws) {
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_forecast_is_sure_where_every_end_of_the_pool_agrees) {
         auto const counts = calm::count_patches(pool, 1).counts;
         auto const choice = calm::batch_forecast(counts, n, left, point).choice();
         if (choice) BOOST_TEST((agree && static_cast<token_id>(*choice) == chosen[0]));
-        // It looks no further than the level n, and says nothing of pools that may not reach it.
+        // It considers only level n, and decides nothing for pools that may not reach it.
         if (agree && counts[static_cast<std::size_t>(chosen[0])] >= n) BOOST_TEST(choice.has_value());
         ++(choice ? sure : open);
     }
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(a_forecast_knows_how_many_draws_it_takes_at_least) {
         double const point = (random.below(1000) + 0.5) / 1000;
         auto const counts = calm::count_patches(pool, 1).counts;
         auto const least = calm::batch_forecast(counts, n, left, point).at_least();
-        // The shortest way is one patch again and again, of those so far or a new one.
+        // The quickest way is to repeat one patch, an earlier or a new one.
         std::int64_t shortest = left;
         for (std::size_t i = 0; i <= counts.size(); ++i)
             for (std::int64_t more = 0; more < shortest; ++more) {

@@ -1,5 +1,5 @@
-// A model with weights in bf16 has, to the bit, the hidden states, texts and scores of the model in float whose
-// matrices were rounded to bf16, by the same executor; on a device, of more than sixteen rows, hidden states as close.
+// With bf16 weights, hidden states, texts and scores must be bit-identical to a float model with matrices rounded to
+// bf16, on the same backend. On a device, hidden states of more than sixteen rows need only be close.
 #include "calm/emulated.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 constexpr index_t V = 97;
 constexpr special_tokens special{94, 95, 96};
 
-// Random parameters, matrices rounded to nearest, ties to even, by another rule than the library's.
+// Random parameters; matrices are rounded to nearest, ties to even, independently of the library.
 template <class Model> void draw_rounded(std::vector<any_parameter<space_of<Model>>> const& parameters, double size) {
     std::uint64_t first = 0;
     for (auto const& p : parameters) {
@@ -36,13 +36,13 @@ template <class Model> void draw_rounded(std::vector<any_parameter<space_of<Mode
     }
 }
 
-// The same model with weights in float and in bf16.
+// One model with float weights and with bf16 weights.
 template <template <auto, class> class Model, auto C, class Backend> struct twins {
     resident<Model<C, space<Backend>>> in_float{V, held_for::use};
     resident<Model<C, bf16_weights_on<Backend>>> in_bf16{V, held_for::use};
     context<Backend> ctx{3, 2};
 
-    // Matrices of so large a spread.
+    // `spread` is the standard deviation of the matrices.
     explicit twins(double spread = 0.4) {
         using wide = Model<C, space<>>;
         resident<wide> drawn{V, held_for::use};
@@ -56,7 +56,7 @@ template <template <auto, class> class Model, auto C, class Backend> struct twin
         }
     }
 
-    // f(model, what) of either.
+    // f(model) must be equal for both models; `what` names the result.
     template <class F> void expect_equal(char const* what, F const& f) {
         auto const want = f(in_float.model);
         auto const got = f(in_bf16.model);
@@ -64,7 +64,8 @@ template <template <auto, class> class Model, auto C, class Backend> struct twin
         BOOST_TEST((want == got), what);
     }
 
-    // The same of numbers; on a device, which multiplies more than sixteen rows by parts, as close.
+    // f(model) must be equal on the host. It must be close on a device, which multiplies more than sixteen rows in
+    // parts.
     template <class F> void expect_equal_or_near(char const* what, F const& f) {
         if constexpr (host_memory<Backend>) return expect_equal(what, f);
         auto const want = f(in_float.model), got = f(in_bf16.model);
@@ -123,7 +124,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(of_the_energy_head_at_both_temperatures, on, backe
     both.check(sampler::batch(temperature::of(0.5), 20));
 }
 
-// A head reads weights as the others do: of a device those that also gather rows of tables, or read two inputs.
+// All heads read weights alike. A device tests only a head that gathers rows of tables and a model with two inputs.
 BOOST_AUTO_TEST_CASE_TEMPLATE(of_every_other_head_and_input, on, backends) {
     twins<language_model, with_head(base, drafted{.num_mlp_layers = 2}), on>().check(sampler::unchanged());
     twins<language_model, reads_both, on>().check(sampler::unchanged());

@@ -29,7 +29,7 @@ generation_result run(model_type const& model, generation_settings const& settin
     return generate(ctx, model, prompt, s, settings);
 }
 
-// A token that is at place i of the text for the first time, past the first patch and within one.
+// The position of some token's first occurrence, within some patch after the first.
 std::size_t new_token_of(std::vector<token_id> const& text) {
     std::set<token_id> seen;
     for (std::size_t i = 0; i < text.size(); ++i)
@@ -166,7 +166,7 @@ void check_equal(generation_result const& got, generation_result const& want) {
     BOOST_TEST(got.stopped_at_eos == want.stopped_at_eos);
 }
 
-// Every rule, as it is used.
+// Every rule, with typical settings.
 std::vector<sampler> all_rules() {
     auto const half = temperature::of(0.5);
     return {sampler::adaptive(half, 20),
@@ -182,7 +182,7 @@ std::vector<sampler> all_rules() {
 
 BOOST_AUTO_TEST_CASE(many_prompts_write_what_each_writes_alone) {
     untrained const u;
-    // A token that ends some texts early and others not.
+    // An EOS that ends some texts early and others not.
     special_tokens ends = special;
     ends.eos = run(u.model, at(1, 1, 30), {94, -1, 96}).tokens[9];
     for (auto const& rule : all_rules()) {
@@ -277,10 +277,10 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
 
 namespace {
 
-// The batch rule on pools that are decoded whole, with what was found in them.
+// The batch rule on fully decoded pools; notes which cases occurred.
 struct whole_pools {
     model_type const& model;
-    std::set<bool> alike, ties, partly;  // whether some patches were equal, the most frequent ones, and others not
+    std::set<bool> alike, ties, partly;  // whether patches were equal, the top ones tied, others single
 
     std::vector<token_id> choose(context<>& ctx, matrix_view<float const, model_type::D> const& hidden,
                                  noise_place const& place, index_t N, std::int64_t n) {
@@ -302,7 +302,7 @@ struct whole_pools {
 
 }  // namespace
 
-// What evaluations draw.
+// Samples as evaluations draw them.
 BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
     context<> ctx(1, 2);
     untrained const u(8192);
@@ -326,13 +326,13 @@ BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
     }
 }
 
-// Where the vocabulary is large only what is alike is decoded, which changes nothing.
+// With a large vocabulary only samples that still agree are decoded, which changes nothing.
 BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
     context<> ctx(1, 2);
     constexpr index_t rows = 6;
     for (index_t const vocabulary : {97, 8192}) {
         untrained u(vocabulary);
-        auto const& table = u.model.ae_model.embed_tokens.weight.value;  // few of its tokens are ever the most likely
+        auto const& table = u.model.ae_model.embed_tokens.weight.value;  // only few tokens are ever the most likely
         constexpr index_t width = model_type::autoencoder_type::D;
         std::fill(table.data() + 97 * width, table.data() + vocabulary * width, 0.0F);
         sampling_aids<cpu> aids(ctx, u.model);
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
 }
 
 BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
-    constexpr index_t vocabulary = 8192;  // of which the batch rule decodes what is alike
+    constexpr index_t vocabulary = 8192;  // large enough for the batch rule to decode lazily
     untrained u(vocabulary);
     calm_model<base, space<emulated>> same{vocabulary};
     arena<emulated> values{"values"};
@@ -424,7 +424,7 @@ BOOST_AUTO_TEST_CASE(as_many_tokens_as_nobody_writes_take_no_memory) {
     auto const some = generate(ctx, u.model, prompt, {94, -1, 96}, long_text,
                                [&](std::span<token_id const>) { return ++told < 100; });
     BOOST_TEST(some.tokens.size() == static_cast<std::size_t>(100 * K));
-    // Longer than the cache was at first, and the same text.
+    // Longer than the initial cache, yet the same text.
     BOOST_TEST(some.tokens == run(u.model, at(1, 1, 100 * K), {94, -1, 96}).tokens, boost::test_tools::per_element());
     for (index_t const n : {limits::text_tokens + 1, std::numeric_limits<index_t>::max(), index_t{144115188075855872}})
         BOOST_CHECK_EXCEPTION(run(u.model, at(1, 1, n)), error, [](error const& e) {
@@ -432,7 +432,7 @@ BOOST_AUTO_TEST_CASE(as_many_tokens_as_nobody_writes_take_no_memory) {
         });
 }
 
-// A weight so large that a norm behind it overflows, in every layer that text comes from.
+// In each layer that contributes to the text, a weight so large that a later norm overflows.
 BOOST_AUTO_TEST_CASE(no_text_comes_from_a_norm_that_overflowed) {
     untrained u;
     auto weights = parameters_of(u.model);

@@ -1,4 +1,4 @@
-// Texts of an autoregressive model: what decides a token, and what does not.
+// Texts of an autoregressive model: which settings affect the tokens, and which do not.
 #include <algorithm>
 
 #include "calm/model/autoregressive.hpp"
@@ -34,7 +34,7 @@ std::vector<std::vector<token_id>> some_prompts() {
     return {{0, 1, 2}, {}, {3, 3, 3, 3, 3, 3}, {5}, {1, 0, 4, 2, 5, 3, 0, 1}};
 }
 
-// The likeliest token after a text, by a whole forward pass.
+// The most likely token after a text, by a full forward pass.
 token_id likeliest(model_type const& model, std::vector<token_id> const& text) {
     context<> ctx(1, 1);
     auto const n = static_cast<index_t>(text.size());
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(greedy_texts_take_the_likeliest_token_each_time) {
     }
 }
 
-// The first token of many texts follows the law of the model: every frequency within five standard errors.
+// First tokens of many texts follow the model's distribution: every frequency within five standard errors.
 BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     random_model m;
     context<> ctx(1, 2);

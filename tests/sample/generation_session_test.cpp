@@ -24,7 +24,7 @@ std::vector<token_id> patches(index_t count, token_id first) {
     return tokens;
 }
 
-// Largest |a - b| / max(1, |b|) of row r of a and the first of b.
+// The largest |a - b| / max(1, |b|) between row r of a and the first row of b.
 double difference(session_type const& a, index_t r, session_type const& b) {
     double worst = 0;
     for (index_t i = 0; i < session_type::D; ++i) {
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_row_of_a_batch_is_the_row_alone) {
     std::vector<index_t> active{0, 1, 2, 3, 4};
     for (index_t step = 0; step < 12; ++step) {
         if (step == 4) active = {4, 1, 3};  // in any order; the others have ended
-        if (step == 6) {                    // another text takes a place
+        if (step == 6) {                    // a new text takes a place
             auto const begun = patches(2, 77);
             together.begin(0, begun);
             alone[0].begin(0, begun);

@@ -20,7 +20,7 @@ using calm::test::usage_sentence;
 
 namespace {
 
-// Patches of K = 2 tokens, i with probability p[i]; all have the first token in common.
+// Patches of K = 2 tokens: patch i has probability p[i], and all have the same first token.
 class toy {
 public:
     toy(std::vector<double> p, std::uint64_t seed) : p_(std::move(p)), random_({.seed = seed}) {}
@@ -40,11 +40,11 @@ private:
 struct tally {
     std::vector<std::int64_t> seen;
     double mean_draws = 0;
-    double error = 0;  // standard, of mean_draws
+    double error = 0;  // standard error of mean_draws
     std::int64_t capped = 0;
 };
 
-// Again and again until the mean of the draws is known to a relative precision.
+// Samples until the mean number of draws is known to a relative precision.
 tally sample_often(sampler const& rule, std::vector<double> const& p, int times, std::uint64_t seed,
                    double precision = 1) {
     toy source(p, seed);
@@ -103,7 +103,7 @@ std::vector<exact_case> exact_cases() {
     return cases;
 }
 
-// The law of the adaptive rule on patches of probabilities p, by going through every sequence of N draws.
+// The distribution of the adaptive rule for patches of probabilities p, by enumerating all sequences of N draws.
 std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std::size_t N, double& mean_draws) {
     std::vector<double> law(p.size(), 0.0);
     mean_draws = 0;
@@ -142,11 +142,11 @@ std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std:
     }
 }
 
-// What the exact rule with a cap does to patches of probabilities p, by the tree of all draws and coin flips.
+// The distribution of the capped exact rule for patches of probabilities p, by the tree of all draws and coin flips.
 struct capped_law {
     std::vector<double> p;
-    int n;        // draws of an attempt that must be equal
-    double rest;  // then a proof: draw k is the patch, or fails with probability rest / k
+    int n;        // draws per attempt, which must be equal
+    double rest;  // then draw k must be the patch, or the attempt fails with probability rest / k
     int cap;
     std::vector<double> law = std::vector<double>(p.size(), 0.0);
     double capped = 0;
@@ -159,7 +159,7 @@ struct capped_law {
     }
 
 private:
-    // The draws from `begin` on belong to the attempt.
+    // The draws from `begin` on belong to this attempt.
     void attempt(std::vector<std::size_t>& draws, std::size_t begin, double odds) {
         for (std::size_t one = 0; one < p.size(); ++one) {
             draws.push_back(one);
@@ -195,8 +195,8 @@ private:
         law[patch] += odds;
         mean_draws += odds * static_cast<double>(draws.size());
     }
-    // At the cap the batch rule answers: of the patches drawn m <= n times or more, m as large as it can be, in
-    // proportion to the ways of choosing m of their copies.
+    // At the cap the batch rule answers: for the largest m <= n such that some patch was drawn at least m times, it
+    // weights these patches by the ways to choose m of their copies.
     bool at_cap(std::vector<std::size_t> const& draws, double odds) {
         if (draws.size() < static_cast<std::size_t>(cap)) return false;
         std::vector<double> ways(p.size(), 0.0);
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_counts_draws_by_the_formula) {
                 auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
                 BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
                 BOOST_TEST(got.capped == 0);
-                // With probability fails, the batch rule's law on unlucky pools instead.
+                // With probability `fails`, the answer follows the batch rule on unlucky pools instead.
                 if (fails < 1e-6) BOOST_TEST(p_value(powers(p, static_cast<double>(n)), got.seen) > 1e-4, "n = " << n);
             }
 }
@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
         for (std::int64_t const round : {0, 1, 3, 8, 64, 1000}) {
             std::vector<std::int64_t> all;
             for (std::uint64_t patch = 0; patch < 200; ++patch) {
-                // Draw d of a patch is the same in whatever round it comes.
+                // Draw d of a patch does not depend on the round in which it comes.
                 std::uint64_t draw = 0;
                 auto const source = [&](std::span<token_id> out) {
                     BOOST_REQUIRE(static_cast<std::int64_t>(draw + out.size()) <= rule.most);
@@ -366,12 +366,13 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_gives_up_at_its_cap_and_says_so) {
     BOOST_TEST(took.draws == 100'000);
     BOOST_TEST(drawn == 100'000);
     BOOST_TEST(took.capped);
-    // An attempt that the last draw completes is an answer.
+    // An attempt completed by the last draw is an answer.
     auto const last = [](std::span<token_id> out) { std::fill(out.begin(), out.end(), 3); };
     BOOST_TEST(!sample_patch(sampler::exact(temperature::of(0.25), 4), last, patch, choice).capped);
 }
 
-// The law, how often it gives up, and what it counts. Each bound fails a right sampler once in a million seeds.
+// The distribution, how often the cap is reached, and the counts. Each bound fails a correct sampler for one seed in a
+// million.
 BOOST_AUTO_TEST_CASE(a_capped_exact_rule_has_the_law_of_all_its_sequences) {
     constexpr int times = 100000;
     std::uint64_t seed = 500;
@@ -410,11 +411,11 @@ BOOST_AUTO_TEST_CASE(the_batch_sampler_counts_one_pool) {
         BOOST_REQUIRE(asked <= 400U);
         ones += patch[1];
     }
-    double const p = 0.09 / (0.49 + 0.09);  // the law; a pool of 400 is within 0.002 of it
+    double const p = 0.09 / (0.49 + 0.09);  // exact; a pool of 400 is within 0.002 of it
     BOOST_TEST(std::abs(static_cast<double>(ones) / rounds - p) < 4 * std::sqrt(p * (1 - p) / rounds) + 0.002);
 }
 
-// Its answer is that of the whole pool, which it draws only where the pool's end can change something.
+// The answer equals that of the whole pool, which is drawn only as long as its rest could change the answer.
 BOOST_AUTO_TEST_CASE(the_batch_rule_stops_where_its_choice_is_sure) {
     for (auto const& p : toys)
         for (std::int64_t const n : {1, 2, 3, 50})
@@ -437,7 +438,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_stops_where_its_choice_is_sure) {
                     BOOST_TEST(answer[1] == pool[2 * want + 1]);
                     BOOST_TEST(choice.next() == same.next());
                 }
-                // Where all draws are equal, m of them are enough by a point below C(m, n) / (C(m, n) + C(N - m, n)):
+                // If all draws are equal, m draws decide for a uniform number below C(m, n) / (C(m, n) + C(N - m, n)):
                 // N / 2 on average, by symmetry.
                 if (p.size() == 1 && N == 200 && n == 2)
                     BOOST_TEST(std::abs(drawn / patches - 100) < 4 * 60 / std::sqrt(patches) + 16);
@@ -465,15 +466,15 @@ BOOST_AUTO_TEST_CASE(noise_is_scaled_within_reason) {
 BOOST_AUTO_TEST_CASE(rounds_grow_while_their_rows_are_few) {
     constexpr auto adaptive = sampling_rule::adaptive;
     constexpr auto batch = sampling_rule::batch;
-    BOOST_TEST(round_size(adaptive, 2, 0, 1) == 8);      // a few rows at the price of one
-    BOOST_TEST(round_size(adaptive, 2, 0, 16) == 2);     // shared by many
-    BOOST_TEST(round_size(adaptive, 200, 0, 1) == 200);  // no fewer than an attempt
-    BOOST_TEST(round_size(adaptive, 1, 24, 1) == 24);    // as many again
-    BOOST_TEST(round_size(adaptive, 1, 24, 4) == 16);    // until the rows are 64
+    BOOST_TEST(round_size(adaptive, 2, 0, 1) == 8);      // a few rows cost no more than one
+    BOOST_TEST(round_size(adaptive, 2, 0, 16) == 2);     // many patches share the rows
+    BOOST_TEST(round_size(adaptive, 200, 0, 1) == 200);  // at least one attempt
+    BOOST_TEST(round_size(adaptive, 1, 24, 1) == 24);    // doubles
+    BOOST_TEST(round_size(adaptive, 1, 24, 4) == 16);    // up to 64 rows in all
     BOOST_TEST(round_size(adaptive, 1, 24, 64) == 6);    // a quarter more
     BOOST_TEST(round_size(adaptive, 1, 5000, 1) == 64);
     BOOST_TEST(round_size(adaptive, 500, 1000, 1) == 500);
-    BOOST_TEST(round_size(batch, 90, 0, 1) == 90);   // what it needs to be sure
-    BOOST_TEST(round_size(batch, 3, 90, 1) == 16);   // and a few rows, not as many again
-    BOOST_TEST(round_size(batch, 3, 90, 16) == 12);  // and an eighth more
+    BOOST_TEST(round_size(batch, 90, 0, 1) == 90);   // enough to be sure
+    BOOST_TEST(round_size(batch, 3, 90, 1) == 16);   // a few rows, without doubling
+    BOOST_TEST(round_size(batch, 3, 90, 16) == 12);  // an eighth more
 }

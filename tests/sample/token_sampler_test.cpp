@@ -1,4 +1,4 @@
-// The law of the next token against closed forms, and the frequencies of its draws.
+// The distribution of the next token against closed forms, and the frequencies of its draws.
 #include "calm/sample/token_sampler.hpp"
 
 #include <array>
@@ -12,7 +12,7 @@ using namespace calm::test;
 
 namespace {
 
-// Logits of probabilities, shifted: a law does not depend on it.
+// Logits of probabilities, shifted by a constant that does not matter.
 std::vector<float> logits_of(std::vector<double> const& p) {
     std::vector<float> all;
     for (double const one : p) all.push_back(static_cast<float>(std::log(one) + 3));
@@ -49,12 +49,12 @@ BOOST_AUTO_TEST_CASE(laws_are_those_of_the_definition) {
     }());
     check_law(law_of(p, {.top_k = 2}), {0, 0.4 / 0.7, 0, 0.3 / 0.7});
     check_law(law_of(p, {.top_k = 9}), p);
-    // 0.4 alone is less than 0.5, with 0.3 it is more; 0.4 and 0.3 have a share of exactly 0.7.
+    // 0.4 alone is below 0.5, with 0.3 it is above.
     check_law(law_of(p, {.top_p = 0.5}), {0, 0.4 / 0.7, 0, 0.3 / 0.7});
     check_law(law_of(p, {.top_p = 1e-9}), {0, 1, 0, 0});
-    // Of the k likeliest: 0.4 / 0.9 is less than 0.6, with 0.3 it is more.
+    // Among the top k: 0.4 / 0.9 is below 0.6, with 0.3 it is above.
     check_law(law_of(p, {.top_k = 3, .top_p = 0.6}), {0, 0.4 / 0.7, 0, 0.3 / 0.7});
-    // First the temperature: of P^2 0.16 / 0.3 is more than a half.
+    // Temperature first: the top token's share of P^2, 0.16 / 0.3, is more than a half.
     check_law(law_of(p, {.T = 0.5, .top_p = 0.5}), {0, 1, 0, 0});
 }
 
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(the_collision_is_the_sum_of_the_squares) {
     token_law law;
     law.set(std::span(logits), {});
     BOOST_TEST(law.collision() == 0.01 + 0.16 + 0.04 + 0.09, boost::test_tools::tolerance(1e-6));
-    law.set(std::span(logits).first(1), {});  // of another vocabulary
+    law.set(std::span(logits).first(1), {});  // another vocabulary size
     BOOST_TEST(law.collision() == 1);
 }
 

@@ -16,7 +16,7 @@ using calm::bigram_table;
 using calm::token_id;
 using ids = std::vector<token_id>;
 
-// The sum over all sequences of n tokens of their squared probability, one by one.
+// The sum of squared probabilities over all sequences of n tokens, by enumeration.
 template <class Probability> double collision(int V, int n, int previous, Probability q) {
     if (n == 0) return 1.0;
     double sum = 0;
@@ -26,7 +26,7 @@ template <class Probability> double collision(int V, int n, int previous, Probab
 
 }  // namespace
 
-// Vocabularies of which all pairs have a place, and of which only those that occur have.
+// One vocabulary has a table of all pairs; for the other, only pairs that occur are stored.
 BOOST_AUTO_TEST_CASE(text_in_portions_is_counted_as_a_whole) {
     for (token_id const V : {7, 5000}) {
         calm::random_sequence random({.seed = 4});
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(closed_forms) {
     for (double const score : certain) BOOST_TEST(score == 1.0);
     std::array<token_id, 4> const wrong{2, 3, 4, 5};
     for (double const score : table.bigram_brier(0, wrong)) BOOST_TEST(score == -1.0);
-    BOOST_TEST(table.bigram_brier(15, y)[0] == 1.0 / 16);  // 15 was never followed: the unigram
+    BOOST_TEST(table.bigram_brier(15, y)[0] == 1.0 / 16);  // 15 has no successor: the unigram counts
 }
 
 BOOST_AUTO_TEST_CASE(saved_and_loaded_it_scores_the_same) {
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded_it_scores_the_same) {
          {std::size_t{0}, std::size_t{5}, std::size_t{20}, std::size_t{60}, good.size() - 8, good.size() - 1})
         BOOST_TEST(complaint(good.substr(0, size)).find("no intact bigram table") != std::string::npos);
     BOOST_TEST(complaint(good + "x").find("do not fit a file") != std::string::npos);
-    // Any damaged byte is either met or leaves a table that answers.
+    // A damaged byte is either detected or leaves a usable table.
     std::array<token_id, 4> const y{1, 2, 3, 4};
     for (int round = 0; round < 300; ++round) {
         std::string damaged = good;

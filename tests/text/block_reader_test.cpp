@@ -22,7 +22,7 @@ calm::corpus corpus_of(std::uint32_t n, std::uint64_t seed) {
     return made;
 }
 
-// What the reader is to give, by the definition: pack the shuffled documents of an epoch, cut, drop the rest.
+// The expected ids by definition: pack the shuffled documents of an epoch, cut into blocks, drop the rest.
 ids epoch_by_definition(calm::corpus const& documents, calm::packing_rule const& rule, std::size_t block,
                         std::uint64_t epoch) {
     ids all;
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(too_little_text_is_a_sentence) {
     BOOST_CHECK_THROW(reader.next(wrong), calm::error);
     calm::corpus one({256, 257, 258});
     one.add(ids{1, 2, 3, 4, 5, 6});
-    calm::block_reader exact(one, {.K = 4}, 8);  // a block in every epoch, whatever the offset
+    calm::block_reader exact(one, {.K = 4}, 8);  // one block per epoch, whatever the offset
     ids block(8);
     for (int i = 0; i < 50; ++i) exact.next(block);
     BOOST_TEST(exact.position().epoch >= 24U);

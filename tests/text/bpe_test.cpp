@@ -23,7 +23,7 @@ calm::token_table all_bytes() {
     return calm::bpe_trainer().train(0);
 }
 
-// A vocabulary that merging did not make: its ids are in no order, and some tokens cannot be reached.
+// A vocabulary not made by merging: its ids follow no order, and some tokens are unreachable.
 calm::token_table random_tokens(calm::random_sequence& random, token_id size) {
     auto table = all_bytes();
     while (table.size() < 256 + size) {
@@ -40,7 +40,7 @@ std::string random_piece(calm::random_sequence& random, std::uint32_t longest) {
     return piece;
 }
 
-// The definition, word for word.
+// The definition, taken literally.
 template <class Rules>
 std::vector<token_id> by_definition(calm::token_table const& table, Rules const& rules, std::string const& piece) {
     std::vector<token_id> ids;
@@ -68,7 +68,7 @@ template <class Rules> void merges_as_defined(calm::token_table const& table, Ru
     ids.clear();
     merger.merge_many(piece, ids);
     BOOST_REQUIRE(ids == expected);
-    merger.merge_many(piece, ids);  // its memory is as it was
+    merger.merge_many(piece, ids);  // its workspace is clean again
     BOOST_REQUIRE(ids.size() == 2 * expected.size());
     if (piece.size() > 64) return;
     ids.clear();
@@ -76,7 +76,7 @@ template <class Rules> void merges_as_defined(calm::token_table const& table, Ru
     BOOST_REQUIRE(ids == expected);
 }
 
-// The pair that a token comes from in a trained vocabulary, for all of them.
+// The pair from which each token of a trained vocabulary is merged.
 calm::merge_list trained_merges(calm::token_table const& table) {
     calm::merge_list merges;
     for (token_id id = 256; id < table.size(); ++id) {
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
         auto const table = round % 2 == 0 ? random_tokens(random, 40) : trained(random, 60);
         for (int i = 0; i < 20; ++i)
             merges_as_defined(table, calm::merge_rules{table}, random_piece(random, i < 15 ? 64 : 200));
-        calm::merge_list list;  // any pairs that join to a token, in any order
+        calm::merge_list list;  // any pairs that form tokens, in random order
         for (int i = 0; i < 2000; ++i) {
             auto const left = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
             auto const right = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_list_in_the_order_of_ids_is_known) {
         auto order = calm::order_of(list, table);
         BOOST_TEST(order.by_id);
         BOOST_TEST(order.all_reached);
-        // Without the last, or with another order, it is its own.
+        // Without its last pair, or reordered, the list is not by id.
         calm::merge_list shorter;
         calm::merge_list turned;
         auto const size = static_cast<std::int32_t>(list.size());
@@ -140,8 +140,8 @@ BOOST_AUTO_TEST_CASE(a_list_in_the_order_of_ids_is_known) {
     }
 }
 
-// Whatever the vocabulary: the list of all pairs, by the token they make, is by id; and if any list is called so, it
-// merges so.
+// For any vocabulary, the list of all pairs ordered by merged token is by id. Any list that is reported as by id must
+// merge that way.
 BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
     calm::random_sequence random({.seed = 5});
     int kept = 0;
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
 }
 
 BOOST_AUTO_TEST_CASE(hashes_are_siphash_1_3) {
-    // As CPython 3.11 has it: PYTHONHASHSEED=0 python3 -c 'print(hash(b"abc") % 2**64)'.
+    // Reference values of CPython 3.11: PYTHONHASHSEED=0 python3 -c 'print(hash(b"abc") % 2**64)'.
     calm::keyed_hash const zero(0, 0);
     BOOST_TEST(zero("a") == 0x407448d2b89b1813U);
     BOOST_TEST(zero("ab") == 0x555508cbc6add439U);
@@ -198,12 +198,12 @@ BOOST_AUTO_TEST_CASE(hashes_are_siphash_1_3) {
     BOOST_TEST(calm::keyed_hash(1, 0)("abc") != zero("abc"));
     BOOST_TEST(calm::keyed_hash(0, 1)("abc") != zero("abc"));
     BOOST_TEST(calm::keyed_hash()("abc") == calm::keyed_hash()("abc"));
-    BOOST_TEST(calm::keyed_hash()("abc") != zero("abc"));  // in one of 2^64 processes it is
+    BOOST_TEST(calm::keyed_hash()("abc") != zero("abc"));  // fails in one of 2^64 processes
 }
 
 namespace {
 
-// Of this process: other work on the machine does not count.
+// The best of three CPU times of this process, so that other load does not count.
 template <class Work> double seconds_of(Work const& work) {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {
@@ -223,7 +223,7 @@ std::string letters(std::size_t size, std::uint32_t of) {
 
 }  // namespace
 
-// Words that meet in one place of a table whose hash, not keyed, multiplies and folds.
+// Words that collide in a table with an unkeyed multiply-and-fold hash.
 BOOST_AUTO_TEST_CASE(tokens_that_collide_elsewhere_take_no_longer) {
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
     auto const step = [](std::uint64_t hash, std::uint64_t word) {
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_collide_elsewhere_take_no_longer) {
             BOOST_TEST(table.size() == 20'256);
         });
     };
-    BOOST_TEST(seconds(met) < 8 * seconds(others) + 0.01);  // a thousand times, were they to collide
+    BOOST_TEST(seconds(met) < 8 * seconds(others) + 0.01);  // a thousand times slower with collisions
 }
 
 BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
                 BOOST_TEST(ids.size() < size);
             });
         };
-        // In proportion 16, and some four times that where the caches end; if quadratic 256.
+        // Linear: 16, and about four times that beyond the caches. Quadratic: 256.
         BOOST_TEST(merging(most) < 16 * 8 * merging(most / 16) + 0.01);
     }
     std::vector<token_id> ids;
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(the_rarest_pieces_are_forgotten_when_there_are_too_many) {
     counts.add("01234567890123456789");
     BOOST_TEST(counts.size() == 5U);
     BOOST_TEST(counts.forgotten() == 0U);
-    counts.add("eeeee");  // 41 bytes: what occurred once goes
+    counts.add("eeeee");  // 41 bytes: pieces that occurred once are dropped
     BOOST_TEST(counts.forgotten() == 3U);
     BOOST_REQUIRE(counts.size() == 3U);
     BOOST_TEST(counts.piece(0) == "aaaa");
@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE(the_rarest_pieces_are_forgotten_when_there_are_too_many) {
     BOOST_TEST(counts.count(1) == 2);
     BOOST_TEST(counts.piece(2) == "eeeee");
     BOOST_TEST(counts.count(2) == 1);
-    // However much comes, no more is kept.
+    // The limit holds whatever is added.
     calm::random_sequence random({.seed = 7});
     for (int i = 0; i < 2000; ++i) {
         counts.add(random_piece(random, 12));
@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(the_rarest_pieces_are_forgotten_when_there_are_too_many) {
 }
 
 BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
-    // Ranks that fall while others wait: each merge of "ab" makes "abc", which goes first.
+    // Ranks that fall while other merges wait: each merge of "ab" makes "abc", which goes first.
     auto table = all_bytes();
     for (auto const* token : {"abca", "abc", "ab"}) table.add(token);
     calm::bpe_merger merger(table, calm::merge_rules{table});
@@ -327,5 +327,5 @@ BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
         return best;
     };
     double const one = seconds(std::size_t{1} << 14);
-    BOOST_TEST(seconds(std::size_t{1} << 18) < 16 * 8 * one);  // in proportion 16, if quadratic 256
+    BOOST_TEST(seconds(std::size_t{1} << 18) < 16 * 8 * one);  // linear: 16, quadratic: 256
 }

@@ -17,7 +17,7 @@ using calm::test::has;
 using calm::test::sentence_of;
 using calm::test::zstd;
 
-// Text that compresses, but not well.
+// Text that compresses poorly.
 std::string some_text(std::size_t size) {
     calm::random_sequence random({.seed = size});
     std::string text(size, '\0');
@@ -44,7 +44,7 @@ struct files {
     std::string complaint(std::string const& name, std::string const& content) const {
         byte_stream bytes(folder.with(name, content));
         auto said = sentence_of<calm::error>([&] { (void)all_of(bytes); });
-        BOOST_TEST(bytes.next().empty());  // it does not go on
+        BOOST_TEST(bytes.next().empty());  // it stays at its end
         return said;
     }
 };
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_of_storage) {
 
 BOOST_AUTO_TEST_CASE(what_may_never_end_is_refused) {
     calm::test::temporary_folder const folder;
-    BOOST_REQUIRE(::mkfifo(folder.path("a.txt").c_str(), 0600) == 0);  // nobody writes
+    BOOST_REQUIRE(::mkfifo(folder.path("a.txt").c_str(), 0600) == 0);  // without a writer
     auto const pipe =
         calm::test::sentence_of<calm::error>([&] { calm::byte_stream const bytes(folder.path("a.txt")); });
     BOOST_TEST(pipe.ends_with("a.txt: expected a file, found a pipe"), pipe);

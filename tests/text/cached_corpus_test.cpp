@@ -19,7 +19,7 @@ using strings = std::vector<std::string>;
 
 using calm::test::is_sanitized;
 
-// Peak of memory in MiB of a process that makes the call, and whether it returned true.
+// The peak memory in MiB of a child process that makes the call, and whether the call returned true.
 template <class Call> std::pair<long, bool> peak_of(Call const& call) {
     pid_t const child = ::fork();
     if (child == 0) {
@@ -38,7 +38,7 @@ template <class Call> std::pair<long, bool> peak_of(Call const& call) {
     return {usage.ru_maxrss / 1024, WIFEXITED(status) && WEXITSTATUS(status) == 0};
 }
 
-// JSON lines of stories, of at least `size` bytes; the stories repeat.
+// Writes at least `size` bytes of stories as JSON lines; the stories repeat.
 void write_stories(std::string const& path, std::size_t size) {
     std::string some;
     for (std::uint64_t i = 0; some.size() < 1'000'000; ++i) {
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_large_corpus_is_not_held_in_memory) {
         return blocks.position().epoch == 0 && tokens > text.tokens();
     });
     BOOST_TEST(read);
-    // As blocks to evaluate on, from the cache, and from the text where there is none.
+    // As evaluation blocks: from the cache, or from the text if there is no cache.
     auto const [peak_of_blocks, visited] = peak_of([&] {
         auto const ids = std::make_shared<calm::document_ids>(specs, words, calm::document_selection{}, &cache);
         std::size_t blocks = 0;
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_large_corpus_is_not_held_in_memory) {
     BOOST_TEST(visited);
     std::filesystem::remove(cache.path_for(specs[0]));
     cache.makes = false;
-    write_stories(specs[0], megabytes << 18);  // whose ids are more than what is allowed here, and read sooner
+    write_stories(specs[0], megabytes << 18);  // smaller, to be read faster; its ids still exceed the limit
     auto const [peak_of_size, counted] = peak_of([&] {
         calm::document_ids text(specs, words, {}, &cache);
         return size_of(text, rule, block_tokens).tokens > megabytes << 14;
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(a_large_corpus_is_not_held_in_memory) {
     BOOST_TEST(peak_of_size < 50);
 }
 
-// Of either use, from a cache and without one, and of a document of more ids than a portion.
+// For training and evaluation, with and without a cache, with one document of more ids than a chunk.
 BOOST_AUTO_TEST_CASE(documents_that_are_visited_are_those_of_a_corpus) {
     calm::test::temporary_folder const folder;
     std::string const words_of_text = "many words and more of them ";
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(documents_that_are_visited_are_those_of_a_corpus) {
     BOOST_CHECK_THROW(static_cast<void>(size_of(little, {.K = 4}, 1 << 20)), calm::error);
 }
 
-// Small files among a large one, in memory as long as they are few.
+// Small files around a large one: their ids are held in memory only while they are few.
 BOOST_AUTO_TEST_CASE(ids_of_many_small_files_are_kept_on_the_disk_without_a_name) {
     calm::test::temporary_folder const folder;
     strings specs{"stories:3000"};
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(ids_of_many_small_files_are_kept_on_the_disk_without_a_name
 
     cache.makes = false;
     BOOST_TEST(calm::build_corpus(specs, words, {}, cache).held() > cache.most_held);
-    // Where nothing can be written that is said once, and they stay in memory.
+    // If nothing can be written, this is reported once and the ids stay in memory.
     cache.makes = true;
     cache.folder = folder.with("no-folder", "");
     auto const held = calm::build_corpus(specs, words, {}, cache);

@@ -10,7 +10,7 @@
 
 namespace calm::test {
 
-// One member of gzip.
+// One gzip member.
 inline std::string gzip(std::string_view text) {
     z_stream stream{};
     if (::deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -26,7 +26,7 @@ inline std::string gzip(std::string_view text) {
     return packed;
 }
 
-// One frame of zstd, with a checksum.
+// One zstd frame with a checksum.
 inline std::string zstd(std::string_view text) {
     ZSTD_CCtx* const context = ::ZSTD_createCCtx();
     ::ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);

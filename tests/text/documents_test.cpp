@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(training_splits_what_is_too_long) {
     constexpr std::size_t most = calm::training_pieces::longest;
     std::string words;
     for (int i = 0; i < 25'000; ++i) words += "w" + std::to_string(i) + " ";
-    std::string signs;  // three bytes each, with no space
+    std::string signs;  // three bytes per character, without spaces
     while (signs.size() < 2 * most) signs += "中";
     std::string const spaces = std::string(9'999, ' ');
     auto const split_of = [](std::string const& document) {
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {
     BOOST_TEST(train.size() + held.size() == 41U);
     BOOST_TEST(visited(specs).size() == 41U);
     BOOST_TEST(visited(specs, {split::heldout}).size() == 41U);
-    // Generated stories do not move the numbers of files.
+    // Generated stories do not shift the numbers of documents in files.
     auto const stories_first = visited({"stories:2000", file.path()}, {split::heldout, sixth});
     BOOST_TEST(strings(stories_first.end() - 3, stories_first.end()) == (strings{"2", "8", "14"}));
 }
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(a_holdout_that_leaves_nothing_is_said) {
     BOOST_TEST(has(left(split::train, "6:0"), "no document is left to train on with the holdout 6:0 (documents in all: "
                                               "1): choose another m:r, give more documents, or cut a .txt file"));
     BOOST_TEST(has(left(split::heldout, "6:5"), "no document is left to evaluate on with the holdout 6:5"));
-    // Where there is none at all it is not the holdout's fault.
+    // If there is no document at all, the holdout is not to blame.
     temporary_file const bad("a.jsonl", "bad\n");
     calm::skipped_documents skipped;
     auto const none = sentence_of<calm::error>(
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(long_documents_are_split_for_training_only) {
 BOOST_AUTO_TEST_CASE(markov_is_one_document_of_each_split) {
     calm::markov_chain const chain(4);
     auto const train = visited({"markov:20000"}, {split::train, {}, 4});
-    BOOST_REQUIRE(train.size() == 1u);  // however long it is
+    BOOST_REQUIRE(train.size() == 1u);  // one document of any length
     BOOST_TEST(train[0] == chain.text(split::train, 20000));
     BOOST_TEST(visited({"markov:300"}, {split::heldout, {}, 4})[0] == chain.text(split::heldout, 300));
     auto const tenth = calm::holdout::parse("10:4");

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(a_folder_is_all_texts_below_it_in_order) {
     BOOST_TEST(files_of(f.at("deep")).size() == 2U);
 }
 
-// Whoever names a file may name a link; a folder from elsewhere does not choose what else is read.
+// A user may name a link to any file, but a folder from elsewhere must not choose what else is read.
 BOOST_AUTO_TEST_CASE(links_in_a_folder_stay_in_it) {
     some_files const f;
     std::filesystem::create_symlink("er/c.json", f.at("deep/inside.json"));
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(runs_and_models_in_a_folder_are_no_text) {
     BOOST_TEST(all.files == (strings{f.at("a.jsonl.zst"), f.at("b.txt"), f.at("deep/a.txt.gz"), f.at("deep/er/c.json"),
                                      f.at("plain/run.json")}));
     BOOST_TEST(all.left_out == (strings{f.at("copy"), f.at("deep/text"), f.at("hub"), f.at("run")}));
-    // What a pattern finds, but not what it names.
+    // Left out if a wildcard finds the run, but not if the pattern names it.
     auto const some = calm::files_of(f.at("*/*.json*"));
     BOOST_TEST(some.files == strings{f.at("plain/run.json")});
     BOOST_TEST(some.left_out == (strings{f.at("copy"), f.at("hub"), f.at("run")}));

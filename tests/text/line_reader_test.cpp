@@ -15,7 +15,7 @@ using strings = std::vector<std::string>;
 
 BOOST_AUTO_TEST_CASE(lines_end_where_they_end_whatever_the_blocks) {
     calm::test::temporary_folder const folder;
-    // A line end at, before and after the ends of blocks of 128 KiB.
+    // A line end at, before and after the boundaries of 128 KiB blocks.
     for (std::size_t const size : {131070U, 131071U, 131072U, 131073U, 262143U, 262144U}) {
         strings const lines{std::string(size, 'a'), "", std::string(size, 'b'), "end"};
         std::string content;

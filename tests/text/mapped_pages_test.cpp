@@ -15,7 +15,7 @@
 
 namespace {
 
-// Bytes of files that the process has mapped and in memory.
+// Resident bytes of the files that this process has mapped.
 std::size_t resident_of_files() {
     std::ifstream statm("/proc/self/statm");
     std::size_t size = 0, resident = 0, shared = 0;
@@ -25,7 +25,7 @@ std::size_t resident_of_files() {
 
 struct mapping {
     explicit mapping(std::string const& path) : file(calm::mapped_file::open(path)) {}
-    // Reads a byte of each page.
+    // Reads one byte of each page.
     std::size_t read() {
         std::size_t sum = 0;
         pages.touch(file.bytes().size());
@@ -49,12 +49,12 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
     std::size_t most = 0;
     for (int round = 0; round < 3; ++round)
         for (auto const& one : all) {
-            BOOST_TEST(one->read() == size / 4096);  // the bytes come back
+            BOOST_TEST(one->read() == size / 4096);  // dropped pages come back
             most = std::max(most, resident_of_files() - std::min(before, resident_of_files()));
         }
-    BOOST_TEST(most > calm::mapped_pages::most / 2);  // that it is measured
+    BOOST_TEST(most > calm::mapped_pages::most / 2);  // the measurement works
     BOOST_TEST(most <= calm::mapped_pages::most + 4 * size);
-    for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();  // what ends is forgotten
+    for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();  // closed mappings are forgotten
     for (std::size_t i = 1; i < all.size(); i += 2) BOOST_TEST(all[i]->read() == size / 4096);
     all.clear();
     mapping last(path);
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
     BOOST_TEST(resident_of_files() < before + size);
 }
 
-// The touch of one may bring all that the system holds as one with it.
+// Touching one page may load a whole group of pages that the system manages together.
 BOOST_AUTO_TEST_CASE(single_pages_of_a_large_file_hold_no_more) {
     calm::test::temporary_folder const folder;
     std::size_t constexpr size = std::size_t{256} << 20;

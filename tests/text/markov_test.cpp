@@ -22,7 +22,7 @@ std::vector<token_id> symbols_of(std::string const& text) {
     return ids;
 }
 
-// The symbols that can come after `from`, some time.
+// All symbols that are reachable from `from`.
 std::set<token_id> reached_from(markov_chain const& chain, token_id from) {
     std::set<token_id> reached;
     std::vector<token_id> open{from};
@@ -35,7 +35,7 @@ std::set<token_id> reached_from(markov_chain const& chain, token_id from) {
     return reached;
 }
 
-// An upper bound of chi-square with so many degrees of freedom that one in about 30,000 exceeds (Wilson and Hilferty).
+// A bound that chi-square with this many degrees of freedom exceeds once in about 30,000 (Wilson and Hilferty).
 double bound(double freedom) {
     double const spread = 2.0 / (9.0 * freedom);
     return freedom * std::pow(1.0 - spread + 4.0 * std::sqrt(spread), 3);
@@ -68,7 +68,8 @@ BOOST_AUTO_TEST_CASE(every_symbol_has_four_successors_and_reaches_every_symbol) 
 }
 
 BOOST_AUTO_TEST_CASE(weights_are_squares_of_uniforms_plus_a_twentieth) {
-    // Of a row only ratios are left: the mean of the sum of its squares, against four weights drawn here.
+    // Rows are normalised, so only ratios remain: compares the mean sum of squares with that of four weights drawn
+    // here.
     calm::random_sequence random({.seed = 99});
     auto const mean_of_squares = [&] {
         double sum = 0;
@@ -119,7 +120,7 @@ BOOST_AUTO_TEST_CASE(frequencies_are_those_of_the_chain) {
             pairs[static_cast<std::size_t>(ids[i - 1] * V + ids[i])] += 1;
             firsts[static_cast<std::size_t>(ids[i - 1])] += 1;
         }
-        // Transitions, given how often each symbol was left: 64 times 3 degrees of freedom.
+        // Transitions, given the number of visits to each symbol: 64 times 3 degrees of freedom.
         double statistic = 0;
         for (token_id a = 0; a < V; ++a)
             for (token_id b = 0; b < V; ++b) {
@@ -139,7 +140,7 @@ BOOST_AUTO_TEST_CASE(frequencies_are_those_of_the_chain) {
 }
 
 BOOST_AUTO_TEST_CASE(the_first_symbol_is_stationary) {
-    // The mean share of what is drawn is the sum of the squared shares.
+    // The mean probability of the drawn symbol equals the sum of the squared probabilities.
     double found = 0;
     double expected = 0;
     constexpr std::uint64_t seeds = 400;
@@ -165,14 +166,14 @@ BOOST_AUTO_TEST_CASE(a_seed_names_a_chain_and_the_splits_share_it) {
     for (token_id a = 0; a < V; ++a) same = same && chain.after(a)[0].symbol == other.after(a)[0].symbol;
     BOOST_TEST(!same);
     BOOST_TEST(std::set<char>(calm::markov_alphabet.begin(), calm::markov_alphabet.end()).size() == 64u);
-    // The first bytes are part of every measured number.
+    // All measured results depend on this text.
     BOOST_TEST(train.substr(0, 32) == "5lKWEM5PzmWE6O+HiGO48kBgSR6O+e1J");
 }
 
 BOOST_AUTO_TEST_CASE(the_optimum_is_that_of_all_continuations) {
     for (std::uint64_t seed : {1U, 2U}) {
         markov_chain const chain(seed);
-        // The sum of the squared probabilities of every sequence of n symbols after every first one.
+        // The sum of the squared probabilities of all sequences of n symbols after each first symbol.
         calm::brier_scores direct{};
         for (token_id a = 0; a < V; ++a) {
             double const share = chain.stationary(a);
@@ -191,7 +192,7 @@ BOOST_AUTO_TEST_CASE(the_optimum_is_that_of_all_continuations) {
         for (std::size_t n = 0; n < 4; ++n) BOOST_TEST(optimum[n] == direct[n], boost::test_tools::tolerance(1e-12));
         BOOST_TEST((optimum[0] > 0.3 && optimum[0] < 0.6));
         BOOST_TEST(optimum[3] < optimum[2]);
-        // What the chain itself scores on its stream, 2 P(y) - sum P^2, tends to it.
+        // The score of the Markov source itself on its text, 2 P(y) - sum P^2, converges to it.
         auto const ids = symbols_of(chain.text(split::heldout, 100'000));
         calm::brier_scores mean{};
         for (std::size_t i = 0; i + 4 < ids.size(); ++i) {

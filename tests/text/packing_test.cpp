@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(evaluation_is_the_whole_blocks_in_order) {
     auto const blocks = calm::evaluation_blocks(documents, rule, 8);
     BOOST_TEST(blocks.size() == all.size() / 8 * 8);
     BOOST_TEST(std::equal(blocks.begin(), blocks.end(), all.begin()));
-    // No more documents than make enough tokens, but a block always.
+    // Takes only as many documents as give enough tokens, but at least one block.
     BOOST_TEST((calm::evaluation_blocks(documents, rule, 4, 1) == ids(all.begin(), all.begin() + 12)));
     BOOST_TEST((calm::evaluation_blocks(documents, rule, 8, 13).size() == 16U));
     using calm::test::sentence_of;

@@ -12,14 +12,14 @@ using namespace calm;
 
 namespace {
 
-// Of up to 20 bytes, zeros among them, few kinds: many begin alike.
+// Up to 20 bytes of three values including zero: many pieces have a common prefix.
 std::string drawn_piece(random_sequence& draws) {
     std::string piece(1 + draws.below(20), '\0');
     for (char& c : piece) c = static_cast<char>(draws.below(3));
     return piece;
 }
 
-// What stands for a piece here, and for no other: its length and bytes, up to eight tokens.
+// Up to eight tokens, unique to each piece: its length and its bytes.
 std::vector<token_id> tokens_of(std::string const& piece) {
     std::vector<token_id> tokens{static_cast<token_id>(piece.size())};
     for (std::size_t i = 0; i < piece.size(); i += 3) {
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(a_piece_that_comes_again_is_known_and_long_ones_never_are) 
     BOOST_TEST(!cache.find("eight tokens", out));
 }
 
-// A cache that grows loses nothing.
+// A cache loses nothing when it grows.
 BOOST_AUTO_TEST_CASE(what_was_known_stays_known_while_there_is_room) {
     piece_cache cache;
     std::vector<token_id> const tokens{1, 2};
@@ -77,13 +77,13 @@ BOOST_AUTO_TEST_CASE(what_was_known_stays_known_while_there_is_room) {
         std::vector<token_id> out;
         known = 0;
         for (int j = 0; j <= i; ++j) known += cache.find("word" + std::to_string(j), out) ? 1 : 0;
-        BOOST_REQUIRE(known + 1 >= most_known);  // one may take another's place
+        BOOST_REQUIRE(known + 1 >= most_known);  // one may replace another
         most_known = std::max(most_known, known);
     }
     BOOST_TEST(known > 1200);
 }
 
-// A text is encoded as its pieces are that nobody has seen before.
+// A text gets the tokens of its words, each encoded alone.
 BOOST_AUTO_TEST_CASE(a_long_text_has_the_tokens_of_its_pieces) {
     random_sequence draws(key{2});
     std::vector<std::string> words;

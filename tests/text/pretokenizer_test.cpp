@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(a_given_pattern_cuts_and_what_it_skips_is_a_piece) {
     BOOST_TEST(cut(calm::pretokenizer(R"(\\s|\[s\]|\{2,3\}+)"), "\\sx[s]y") == (strings{"\\s", "x", "[s]", "y"}));
     BOOST_TEST(cut(calm::pretokenizer(R"((?i:ab)|c(?!d)|e(?=f))"), "xABcdcef") ==
                (strings{"x", "AB", "cd", "c", "e", "f"}));
-    // As cl100k writes it: possessive.
+    // Possessive, as in cl100k.
     BOOST_TEST(cut(calm::pretokenizer(R"([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}|\s+)"), "go 12345") ==
                (strings{"go", " ", "123", "45"}));
 }
@@ -56,13 +56,13 @@ BOOST_AUTO_TEST_CASE(what_may_mean_something_else_is_refused) {
         BOOST_CHECK_MESSAGE(
             !calm::test::sentence_of<calm::error>([&] { calm::pretokenizer const none(pattern); }).empty(), pattern);
     BOOST_CHECK_THROW(calm::pretokenizer(std::string(5000, 'a')), calm::error);
-    // Nested counts grow fast: PCRE2 refuses, or the pattern is small enough.
+    // Nested counts grow fast: PCRE2 refuses this pattern.
     BOOST_CHECK_THROW(calm::pretokenizer("((((((a{1000}){1000}){1000}){1000}){1000}){1000})"), calm::error);
 }
 
 namespace {
 
-// The pieces of a text that comes in random parts.
+// Cuts a text that arrives in parts of random size.
 strings cut_in_parts(calm::pretokenizer const& pattern, std::string_view text, calm::random_sequence& random,
                      std::uint32_t most) {
     calm::piece_stream stream(pattern);
@@ -77,7 +77,7 @@ strings cut_in_parts(calm::pretokenizer const& pattern, std::string_view text, c
     return pieces;
 }
 
-// The same language as a pattern, but for nobody to recognise.
+// An equivalent pattern that is not recognised as a known one.
 std::string spelled_otherwise(std::string_view pattern) {
     return "(?:" + std::string(pattern) + ")";
 }
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(text_in_parts_is_cut_as_the_whole) {
     }
 }
 
-// What ASCII alone decides is cut without the matcher: every text of four signs, and longer ones, as the matcher does.
+// Without the matcher where ASCII alone decides. Every text of four signs, and longer random ones, must be cut alike.
 BOOST_AUTO_TEST_CASE(ascii_is_cut_as_the_matcher_cuts) {
     calm::random_sequence random({.seed = 9});
     strings const signs{"a",  "S",  "l",  "e",    "r",      "'", "!",      "0",   " ",
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(ascii_is_cut_as_the_matcher_cuts) {
     }
 }
 
-// A pattern that is not ours may try very many ways: that ends with a sentence, soon.
+// A user's pattern may backtrack excessively: it must fail soon, with a clear error.
 BOOST_AUTO_TEST_CASE(a_matcher_without_end_is_stopped) {
     std::vector<std::pair<std::string, std::string>> const slow{
         {"(?:a+)+[bc]", std::string(60, 'a')},

@@ -1,5 +1,5 @@
 #pragma once
-// Where the tests of text find the shared files. A case that finds one missing is skipped, and returns.
+// Finds the shared files for the tests of text. A test that misses a file is skipped and must return.
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace calm::test {
 
-// The path of a file of the shared folder; the case is skipped where it is not there.
+// The path of a file in the shared folder. If it is missing, skips the test and returns nullopt.
 inline std::optional<std::string> shared_file(std::string const& name) {
     auto const path = std::filesystem::path(CALM_SHARED_DIR) / name;
     if (std::filesystem::exists(path)) return path.string();
@@ -21,7 +21,7 @@ inline std::optional<std::string> shared_file(std::string const& name) {
     return std::nullopt;
 }
 
-// The path of a fixture: under CALM_FIXTURES if that is set, else in the shared folder; skipped likewise.
+// The path of a fixture under CALM_FIXTURES if set and present, else in the shared folder as above.
 inline std::optional<std::string> fixture(std::string const& name) {
     if (char const* folder = std::getenv("CALM_FIXTURES")) {
         auto const path = std::filesystem::path(folder) / name;
@@ -30,7 +30,7 @@ inline std::optional<std::string> fixture(std::string const& name) {
     return shared_file("fixtures/" + name);
 }
 
-// A file in a folder of its own, removed with the object.
+// A file in its own temporary folder, removed with the object.
 class temporary_file {
 public:
     explicit temporary_file(std::string name, std::string_view content = {}) : name_(std::move(name)) {

@@ -19,9 +19,9 @@ using calm::detail::story_choices;
 using calm::detail::story_options;
 using ids = std::vector<token_id>;
 
-// Expected Brier-1..4 of the grammar itself, which knows the odds of its choices, over every place of a story: the sum
-// of the squared probabilities of the next tokens given all tokens before. Choices are told one after another, so only
-// the next few untold ones matter.
+// The expected Brier-1..4 of the grammar itself, averaged over all positions of a story: the sum of the squared
+// probabilities of the next tokens given all earlier ones. Choices show in the text one after another, so only the next
+// few open ones matter.
 std::array<double, 4> optimum(calm::tokenizer const& words, std::uint64_t stories) {
     auto const tokens_of = [&](story_choices const& choices) {
         ids all{words.bos()};
@@ -36,7 +36,7 @@ std::array<double, 4> optimum(calm::tokenizer const& words, std::uint64_t storie
         story_choices told{};
         for (std::size_t c = 0; c < told.size(); ++c) told[c] = random.below(story_options[c]);
         ids const actual = tokens_of(told);
-        std::array<std::size_t, story_options.size()> known{};  // from which place on a choice is known
+        std::array<std::size_t, story_options.size()> known{};  // the position from which a choice is known
         for (std::size_t c = 0; c < told.size(); ++c)
             for (std::uint32_t v = 0; v < story_options[c]; ++v) {
                 if (v == told[c]) continue;

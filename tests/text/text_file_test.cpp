@@ -37,7 +37,7 @@ std::string bytes(std::string_view text) {
     return std::string(text);
 }
 
-// A malformed file, where and why it is refused, and what is left when malformed documents are left out.
+// A malformed file, the expected complaint, and the documents that remain if malformed ones are skipped.
 struct bad_file {
     std::string name;
     std::string content;
@@ -53,7 +53,7 @@ std::vector<bad_file> bad_files() {
     std::string const cut_zst = zstd(good + good);
     std::string const long_line = "{\"text\": \"" + std::string(200, 'x') + "\"}\n";
     return {
-        // JSON lines: what is no JSON
+        // JSON lines: invalid JSON
         {"a.jsonl", "nothing\n" + good, "line 1: no valid JSON", {"good"}},
         {"a.jsonl", good + "{\"text\": \"cut", "line 2: no valid JSON", {"good"}},
         {"a.jsonl", good + "{\"text\": \"a\"} {}\n" + good, "line 2: no valid JSON", {"good", "good"}},
@@ -73,7 +73,7 @@ std::vector<bad_file> bad_files() {
         {"a.json", "{\n  \"text\": \"pretty\"\n}\n", "line 1: no valid JSON", {}, 3},
         {"a.jsonl", "{\"meta\": " + std::string(40, '[') + "\n", "line 1: no valid JSON"},
         {"a.jsonl", good + "\xef\xbb\xbf{\"text\": \"a\"}\n", "line 2: no valid JSON", {"good"}},
-        // bytes that are no UTF-8
+        // invalid UTF-8
         {"a.jsonl", good + "{\"text\": \"a\xff\"}\n", "line 2, byte 11: no valid UTF-8", {"good"}},
         {"a.jsonl", "{\"text\": \"\xed\xa0\x80\"}\n", "line 1, byte 10: no valid UTF-8"},
         {"a.jsonl", "{\"text\": \"\xc3\"}\n", "line 1, byte 10"},
@@ -103,7 +103,7 @@ std::vector<bad_file> bad_files() {
         {"a.txt", "\xef\xbb\xbf", "the file is empty"},
         {"a.txt.gz", gzip(""), "the file is empty"},
         {"a.txt", std::string(1001, 'x'), "the file has more than 1000 bytes, too much for one document"},
-        // .txt: what is no text
+        // .txt: not text
         {"a.txt", "caf\xe9, s. v. p.", "byte 3: no valid UTF-8"},
         {"a.txt", "\xc0\xaf", "byte 0: no valid UTF-8"},
         {"a.txt", "ends inside \xe2\x82", "byte 12: no valid UTF-8"},
@@ -113,7 +113,7 @@ std::vector<bad_file> bad_files() {
         {"a.jsonl", bytes("\0\0\xfe\xff\0\0\0{"sv), "line 1, byte 0: the text is UTF-32"},
         {"a.txt", bytes("ELF\0\1"sv), "byte 3: a byte of zero"},
         {"a.txt.zst", zstd("caf\xe9"), "byte 3: no valid UTF-8"},
-        // compressed files: what was read of the last line is no line
+        // compressed files: a partial last line does not count
         {"a.jsonl.gz", cut_gz.substr(0, cut_gz.size() - 1), "the compressed file ends early", {"good", "good"}},
         {"a.jsonl.zst", cut_zst.substr(0, cut_zst.size() - 1), "the compressed file ends early", {"good", "good"}},
         {"a.jsonl.gz", gzip(good) + gzip(line("cut")).substr(0, 20), "the compressed file ends early", {"good"}},
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(what_is_unusual_but_well_formed_is_read) {
     BOOST_TEST(read("a.txt.gz", gzip("one ") + gzip("two")) == (strings{"one two"}));
     BOOST_TEST(read("a.json.zst", zstd(line("o") + "{\"text\": \"n") + zstd("e\"}")) == (strings{"o", "ne"}));
     BOOST_TEST(read("a.jsonl", line("last") + line("line").substr(0, 16)) == (strings{"last", "line"}));
-    // JSON bounds no number, and nobody reads these.
+    // JSON does not limit numbers, and these are ignored.
     BOOST_TEST(read("a.jsonl", "{\"text\": \"-1e999 \\\"12\", \"n\": 123456789012345678901234567890}\n"
                                "{\"n\": [1e999, -1E+400 ,0.1e-9999], \"m\": {\"\\\\\": -0}, \"text\": \"b\"}\n") ==
                (strings{"-1e999 \"12", "b"}));
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
     BOOST_TEST((read("a.txt", text) == strings{text}));
     BOOST_TEST((read("a.txt.zst", zstd(text)) == strings{text}));
     BOOST_TEST((read("a.jsonl", line(text) + line("b")) == strings{text, "b"}));
-    for (auto const size : {131'071U, 131'072U, 131'073U, 262'144U})  // around a block
+    for (auto const size : {131'071U, 131'072U, 131'073U, 262'144U})  // around block boundaries
         for (auto const* const end : {"", "é", "中", "😀"}) {
             auto const one = std::string(size, 'x') + end + "y";
             BOOST_TEST((read("a.txt", one) == strings{one}));
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
             BOOST_TEST(has(refused("a.txt", std::string(size, 'x') + "\xf0\x9f\x98"),
                            "byte " + std::to_string(size) + ": no valid UTF-8"));
         }
-    // What is parsed of a line takes memory: little of it may be anything but text.
+    // Parsed structure takes memory, so a line may contain little besides text.
     auto const many = refused("a.jsonl", "{\"a\": [" + std::string(3'000'000, ',') + "], \"text\": \"x\"}\n");
     BOOST_TEST(has(many, "line 1: the line has more than 1048576 values and signs"), many);
     BOOST_TEST(has(refused("a.jsonl", std::string(16'000'000, '[')), "more than 1048576 values"));

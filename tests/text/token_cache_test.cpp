@@ -21,7 +21,7 @@ using calm::split;
 using calm::test::has;
 using strings = std::vector<std::string>;
 
-// A cache of files of any size, and what it says.
+// Caches files of any size and keeps the messages.
 struct cache_of_all : calm::token_cache {
     strings told;
     cache_of_all() {
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(a_cached_corpus_is_the_corpus_for_every_selection) {
                 BOOST_TEST((texts_of(cached, words) == texts_of(plain, words)), held);
                 BOOST_TEST(cached.tokens() == plain.tokens());
             }
-    BOOST_TEST(cache.told.size() == 4U);  // each file once
+    BOOST_TEST(cache.told.size() == 4U);  // once per file
     BOOST_TEST(has(cache.told[0], "tokenising " + specs[0] + " into " + specs[0] + ".calm-tokens: there is none yet"));
 }
 
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_stale_or_damaged_cache_is_made_anew_aloud) {
     auto const learned = calm::tokenizer::train(strings{lines(50)}, 265);
     BOOST_TEST(has(why(learned), "it is of another tokenizer"));
     BOOST_TEST(has(why(words), "its ids are of another vocabulary"));
-    (void)folder.with("a.jsonl", lines(5, "stary"));  // of the same size
+    (void)folder.with("a.jsonl", lines(5, "stary"));  // the same size
     BOOST_TEST(has(why(words), "the text has changed"));
     (void)folder.with("a.jsonl", lines(6));
     BOOST_TEST(has(why(words), "the text has changed"));
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_stale_or_damaged_cache_is_made_anew_aloud) {
     BOOST_TEST(has(why(words), "its length is not that of its header"));
     (void)folder.with("a.jsonl.calm-tokens", "something else");
     BOOST_TEST(has(why(words), "it ends early"));
-    // New times alone are no new text.
+    // A new modification time alone does not mean a new text.
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(5));
     BOOST_TEST(why(words) == "");
     BOOST_TEST(why(words) == "");
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_text_that_changes_meanwhile_is_refused_though_its_time_is
     cache_of_all cache;
     cache.tell = [&](std::string const&) {
         auto const time = std::filesystem::last_write_time(path);
-        (void)folder.with("a.jsonl", lines(5, "stary"));  // of the same size
+        (void)folder.with("a.jsonl", lines(5, "stary"));  // the same size
         std::filesystem::last_write_time(path, time);
     };
     auto const sentence =
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(where_no_cache_can_be_it_is_said_once) {
     calm::test::temporary_folder const folder;
     strings const specs{folder.with("a.jsonl", lines(5)), folder.with("b.jsonl", lines(5))};
     cache_of_all cache;
-    cache.folder = folder.path("a.jsonl");  // a file, whoever asks
+    cache.folder = folder.path("a.jsonl");  // a file, which stops even root
     BOOST_TEST(calm::build_corpus(specs, {}, {}, cache).documents() == 10U);
     BOOST_TEST(cache.told.size() == 1U);
     BOOST_TEST(has(cache.told.at(0), "texts are tokenised each time and held in memory, for the cache cannot be"));
@@ -191,13 +191,13 @@ BOOST_AUTO_TEST_CASE(a_cache_is_open_to_nobody_that_its_text_is_closed_to) {
         return static_cast<unsigned>(fs::status(kept).permissions());
     };
     BOOST_TEST(mode_of(0600) == 0600U);
-    BOOST_TEST(mode_of(0644) == 0600U);  // there already
+    BOOST_TEST(mode_of(0644) == 0600U);  // made before
     fs::remove(kept);
     BOOST_TEST(mode_of(0666) == 0644U);
     cache.told.clear();
     BOOST_TEST(mode_of(0640) == 0640U);
     BOOST_TEST(has(cache.told.at(0), "its permissions are wider than those of a cache of this text"));
-    // Of another group than the text the group is anybody.
+    // If the cache gets another group than the text, the group counts as everyone.
     struct stat text {};
     text.st_gid = 7;
     for (auto const& [mode, own, other] :
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(a_cache_is_open_to_nobody_that_its_text_is_closed_to) {
     }
 }
 
-// Its sums are right and its text is the one at hand; but whoever unpacks a folder has not made the caches in it.
+// Its checksums are right and match the text, but a cache unpacked with a folder was not made here.
 BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     calm::test::temporary_folder const folder;
     namespace fs = std::filesystem;
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     auto const made = [&] { return texts_of(calm::build_corpus(strings{path}, words, {}, cache), words); };
     auto const right = made();
     auto const genuine = folder.content("a.jsonl.calm-tokens");
-    // Another text of the same length, with the sums of it.
+    // Other ids of the same length, with matching checksums.
     auto forged = genuine;
     calm::token_file_facts facts;
     std::memcpy(&facts, forged.data(), sizeof facts);
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
         facts.header = calm::detail::header_sum(facts);
         std::memcpy(forged.data(), &facts, sizeof facts);
         fs::remove(kept);
-        (void)folder.with("taken", "");  // the number of the file that was removed
+        (void)folder.with("taken", "");  // takes the inode of the removed file
         (void)folder.with("a.jsonl.calm-tokens", forged);
         fs::permissions(kept, static_cast<fs::perms>(0600));
     };
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     cache.told.clear();
     BOOST_TEST((made() == right));
     BOOST_TEST(has(cache.told.at(0), "it was not made here"));
-    // Of the right number, but made at another time.
+    // The right inode, but made at another time.
     put();
     struct stat there {};
     BOOST_REQUIRE(::stat(kept.c_str(), &there) == 0);
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     cache.told.clear();
     BOOST_TEST((made() == right));
     BOOST_TEST(has(cache.told.at(0), "it was not made here"));
-    // One that others may write to.
+    // A cache that others may write.
     fs::permissions(kept, static_cast<fs::perms>(0666));
     fs::permissions(path, static_cast<fs::perms>(0666));
     cache.told.clear();

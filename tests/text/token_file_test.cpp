@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
         std::vector<ids> entries;
         std::size_t tokens = 0;
         for (std::uint32_t i = 0; i < n; ++i) {
-            entries.emplace_back(random.below(i == 7 ? 400'000 : 200));  // one is longer than a portion
+            entries.emplace_back(random.below(i == 7 ? 400'000 : 200));  // one is longer than a chunk
             for (auto& id : entries.back()) id = static_cast<calm::token_id>(random.below(300));
             tokens += entries.back().size();
         }
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(headers_that_lie_are_refused) {
     calm::test::temporary_folder const folder;
     write(folder.path("a"), {{1, 2, 3}, {4, 5, 6, 7, 8}});
     auto const whole = folder.content("a");
-    // With sums that fit: what is behind them is checked too.
+    // With matching checksums, so that the checks after them are reached.
     auto const with = [&](auto const& change, std::string body) {
         calm::token_file_facts facts;
         std::memcpy(&facts, whole.data(), sizeof facts);

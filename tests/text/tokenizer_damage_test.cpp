@@ -1,4 +1,4 @@
-// Damaged and foreign tokenizer files: each is a sentence that names path, place, what was expected and what was found.
+// Damaged and foreign tokenizer files: each error names the path, the place, the expected and the found value.
 #include <boost/test/unit_test.hpp>
 
 #include <functional>
@@ -22,7 +22,7 @@ struct damage {
     std::string name;
     std::string bytes;
     std::string place;     // after the path
-    std::string sentence;  // a part of it
+    std::string sentence;  // a part of the message
 };
 
 void refused(std::vector<damage> const& all) {
@@ -87,7 +87,7 @@ std::string changed(std::function<void(calm::test::tokenizer_json_text&)> const&
     return file.text();
 }
 
-// A good file with one part of its text replaced.
+// A valid file with one part of its text replaced.
 std::string replaced(std::string const& part, std::string const& by) {
     auto text = good().text();
     auto const at = text.find(part);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
          "expected \"ByteLevel\", found \"Metaspace\""},
         {"no model", "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", "model", "found none"},
         {"a list for a model", replaced("\"model\":{", "\"model\":[],\"m\":{"), "\"m\"", "not understood"},
-        // How text is cut.
+        // The pre-tokenizer.
         {"no pre_tokenizer", pre("null"), "pre_tokenizer", "expected an object, found null"},
         {"a foreign pre_tokenizer", pre(R"({"type":"Whitespace"})"), "pre_tokenizer.type", "found \"Whitespace\""},
         {"no type", pre(R"({"add_prefix_space":false})"), "pre_tokenizer.type", "found none"},

@@ -17,7 +17,7 @@ namespace calm::test {
 
 using detail::json_string;
 
-// The values of the keys of a tokenizer.json as JSON text; one that is empty is left out.
+// The values of the keys of a tokenizer.json as JSON text; empty ones are left out.
 struct tokenizer_json_text {
     std::string added_tokens = "[]";
     std::string normalizer = "null";
@@ -26,7 +26,7 @@ struct tokenizer_json_text {
         R"(},"behavior":"Isolated","invert":false},)"
         R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
     std::string decoder = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true})";
-    std::string more;  // of the file
+    std::string more;  // more keys of the file
     std::string type = "\"BPE\"";
     std::string unk_token = "null";
     std::string dropout = "null";
@@ -65,7 +65,7 @@ struct tokenizer_json_text {
     }
 };
 
-// {"a":0,...} of the tokens below `size`.
+// {"a":0,...} with the tokens below `size`.
 inline std::string json_vocab(token_table const& table, token_id size) {
     std::string out = "{";
     for (token_id id = 0; id < size; ++id)
@@ -73,7 +73,7 @@ inline std::string json_vocab(token_table const& table, token_id size) {
     return out + "}";
 }
 
-// The standard method from ranks: every way to cut a token into two tokens, by the token, then by its parts.
+// The standard conversion of ranks: all splits of each token into two tokens, ordered by token, then by its parts.
 inline std::string json_merges(token_table const& table, token_id size, bool as_pairs) {
     std::string out = "[";
     for (token_id id = 0; id < size; ++id) {
@@ -101,13 +101,13 @@ inline std::string json_added(token_id id, std::string_view name, bool special =
            (special ? "true}" : "false}");
 }
 
-// BOS, EOS and PAD after `size` tokens, as a vocabulary trained here has them.
+// BOS, EOS and PAD after `size` tokens, as in a vocabulary trained here.
 inline std::string json_specials(token_id size) {
     return "[" + json_added(size, "<|begin_of_text|>") + "," + json_added(size + 1, "<|end_of_text|>") + "," +
            json_added(size + 2, "[PAD]") + "]";
 }
 
-// A whole file of a vocabulary trained here.
+// A complete file for a vocabulary trained here.
 inline tokenizer_json_text json_of(token_table const& table, bool as_pairs = false) {
     tokenizer_json_text file;
     file.added_tokens = json_specials(table.size());

@@ -36,7 +36,7 @@ std::vector<published_case> published_cases(std::string const& path) {
     return cases;
 }
 
-// The file that is published beside Llama 3: its ranks, its 256 specials by name.
+// The tokenizer.json published with Llama 3: its ranks, and its 256 special tokens by name.
 std::string llama3_json(tokenizer const& llama, bool as_pairs) {
     calm::token_table table;
     for (token_id id = 0; id < 128000; ++id) table.add(llama.bytes(id));
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(runs_of_one_kind_take_time_in_proportion) {
     for (std::string const unit : {"a", "z", "ab", " ", "1", "\n", "\t", "\r\n", "!", "é", "中", "\xff", "\xc3"}) {
         std::string text;
         while (text.size() < std::size_t{1} << (calm::test::is_sanitized ? 17 : 20)) text += unit;
-        auto const start = std::clock();  // of this process: other work on the machine does not count
+        auto const start = std::clock();  // CPU time of this process: other load does not count
         auto const ids = llama.encode(text);
         double const seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
         BOOST_TEST(llama.decode(ids) == text);

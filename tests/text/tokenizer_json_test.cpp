@@ -48,7 +48,7 @@ std::string random_text(calm::random_sequence& random) {
     return text;
 }
 
-// GPT-2's rule: no whole pieces, merges in the order of the list.
+// Like GPT-2: ignore_merges is off, and merges follow the order of the list.
 calm::test::tokenizer_json_text small_file() {
     calm::test::tokenizer_json_text file;
     auto table = calm::bpe_trainer().train(0);
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(files_that_would_take_much_memory_are_refused) {
     BOOST_TEST(has(refused("{\"" + std::string(9'000'000, ',') + "\\\\\": 1}"), "not understood"));
 }
 
-// Each is a row of a model's tables.
+// The limit exists because each token is a row of a model's tables.
 BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
     std::size_t const most = std::size_t{1} << 20;
     auto const said = [](std::string const& text) {
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
     json.vocab = vocab + "}";
     auto const refusal = said(json.text());
     BOOST_TEST(has(refusal, "expected fewer than 1048576 tokens, found 1048576 with those added"), refusal);
-    // One fewer is looked into: it has no tokens of bytes.
+    // One fewer passes this check and fails the next: byte tokens are missing.
     json.vocab = vocab.substr(0, vocab.rfind(',')) + "}";
     BOOST_TEST(has(said(json.text()), "expected a token for each of the 256 bytes"));
 }
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(the_same_tokenizer_in_either_form) {
             for (auto const& text : texts) BOOST_REQUIRE(again.encode(text) == words.encode(text));
             BOOST_TEST(again.lines() == words.lines());
         }
-    // Through files, whatever their names.
+    // From files of any name.
     temporary_file const json("tokenizer.model", "\xef\xbb\xbf \n" + json_of(table).text());
     temporary_file const lines("tokenizer.json", words.lines());
     BOOST_TEST(calm::load_tokenizer(json.path()).fingerprint() == words.fingerprint());
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(merges_of_another_order_are_followed) {
     BOOST_TEST(strings("abc") == (list{"abc"}));  // bc, then a bc
     BOOST_TEST(strings("abab") == (list{"ab", "ab"}));
     BOOST_TEST(strings("bcbc") == (list{"bc", "bc"}));
-    BOOST_TEST(strings("zzz") == (list{"z", "z", "z"}));  // a token that no merge leads to
+    BOOST_TEST(strings("zzz") == (list{"z", "z", "z"}));  // no merge makes this token
     auto file = small_file();
     file.ignore_merges = "true";
     auto const whole = parsed(file);
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(merges_of_another_order_are_followed) {
     auto const other = parsed(file);
     BOOST_TEST(other.encode("xbc").size() == 3);
     BOOST_TEST(other.encode("xabc").size() == 2);
-    // What is not by id is in the fingerprint.
+    // A merge order that is not by id is part of the fingerprint.
     BOOST_TEST(words.fingerprint() != whole.fingerprint());
     BOOST_TEST(whole.fingerprint() != other.fingerprint());
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)words.lines(); }), "copy its tokenizer.json"));
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(byte_level_alone_cuts_as_gpt2) {
 BOOST_AUTO_TEST_CASE(specials_may_be_anywhere_and_have_their_usual_names) {
     auto const table = trained(3);
     auto file = json_of(table);
-    // As a tokenizer trained by Hugging Face's library has them: at the front, and in model.vocab too.
+    // As Hugging Face's library writes them: first, and also in model.vocab.
     std::string vocab = R"({"<s>":0,"<pad>":1,"</s>":2)";
     for (token_id id = 0; id < table.size(); ++id)
         vocab += "," + calm::test::json_string(calm::letters_of_bytes(table.bytes(id))) + ":" + std::to_string(id + 3);
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(specials_may_be_anywhere_and_have_their_usual_names) {
     BOOST_TEST(front.decode(std::vector<token_id>{0, 1, 2, 'a' + 3}) == "a");
     BOOST_TEST(front.encode("<s>").size() == 3);
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)front.lines(); }), "copy its tokenizer.json"));
-    // One name for begin and end; without a PAD there is one more id.
+    // One token is both begin and end; a missing PAD adds an id.
     auto gpt = json_of(table);
     gpt.added_tokens = "[" + json_added(table.size(), "<|endoftext|>") + "]";
     BOOST_TEST((parsed(gpt).specials() == calm::special_tokens{259, 259, 260}));

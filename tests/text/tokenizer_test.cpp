@@ -17,7 +17,7 @@ using calm::test::has;
 using calm::test::sentence_of;
 using calm::test::temporary_file;
 
-// Random bytes: ASCII, any byte, and valid characters of all lengths, mixed.
+// Random mix of ASCII, arbitrary bytes, and valid characters of all lengths.
 std::string random_bytes(calm::random_sequence& random, std::size_t size) {
     static std::string const some[] = {"é",  "中",  "😀", " ",        "\n",       "\r\n",
                                        "ab", "the", "1", "\xe2\x80", "\xf0\x9f", "\xc3"};
@@ -41,7 +41,7 @@ std::vector<std::string> const sample_documents{
     "The cat sat on the mat, and the other cat sat on the other mat. That was that, they said; the end of the matter.",
     "She sells sea shells on the sea shore. The shells she sells are sea shells, she's sure. It isn't 12345 shells!"};
 
-// The definition, word for word: count all neighbours, merge the most frequent pair, again.
+// The definition, taken literally: count all adjacent pairs, merge the most frequent one, repeat.
 std::vector<std::string> naive_merges(std::vector<std::string> const& documents, std::size_t merges) {
     std::vector<std::vector<std::string>> words;
     for (auto const& document : documents)
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(any_bytes_survive_the_round_trip) {
 BOOST_AUTO_TEST_CASE(a_text_in_parts_has_the_ids_of_the_whole) {
     auto const words = tokenizer::train(sample_documents, 300);
     calm::random_sequence random({.seed = 12});
-    calm::token_stream stream(words);  // one text after another
+    calm::token_stream stream(words);  // reused for all texts
     for (int round = 0; round < 200; ++round) {
         std::string text;
         for (auto i = random.below(300); i > 0; --i) text += "ab e\n1'\xc3\xa9\xff"[random.below(10)];
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(every_short_string_and_every_kind_of_bad_utf8_survives) {
     std::string const smile = "😀";
     for (std::size_t size = 1; size < smile.size(); ++size) BOOST_TEST(survives(smile.substr(0, size)));
     for (std::string const bad : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
-                                  "\xf0\x8f\xbf\xbf",                                          // longer than need be
+                                  "\xf0\x8f\xbf\xbf",                                          // overlong
                                   "\xed\xa0\x80", "\xed\xbf\xbf", "\xed\xa0\xbd\xed\xb8\x80",  // surrogates
                                   "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xff\xff", "\x80", "\xe2\x28\xa1",
                                   "\xef\xbf\xbe", "\xef\xbb\xbf"})
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(symbols_of_the_markov_source_are_its_tokens) {
     BOOST_TEST(symbols.encode(symbols.decode(ids)) == ids);
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.encode("AB c"); }), "byte 2"));
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.bytes(64); }), "outside 0..63"));
-    // A file of it is known again, and the fingerprint is its own.
+    // Loaded from a file, it is recognised and keeps its fingerprint.
     calm::test::temporary_file const file("symbols.model", "");
     symbols.save(file.path());
     auto const again = calm::load_tokenizer(file.path());

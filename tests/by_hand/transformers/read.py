@@ -1,4 +1,4 @@
-"""read.py FOLDER: loads what compare.cpp wrote in FOLDER with transformers, and compares logits with its own."""
+"""read.py FOLDER: loads the models that compare.cpp wrote to FOLDER with transformers, and compares the logits."""
 import glob
 import os
 import sys

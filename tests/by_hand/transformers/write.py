@@ -1,4 +1,4 @@
-"""write.py FOLDER: small random models of transformers in FOLDER, each in a layout, with its logits beside it, for compare.cpp."""
+"""write.py FOLDER: writes small random models of transformers to FOLDER, one per layout, each with its logits, for compare.cpp."""
 import json
 import os
 import shutil
@@ -41,7 +41,7 @@ write("sharded_bin", model(3, rope_theta=50000.0), max_shard_size="60KB", safe_s
 write("bf16", model(4, rope_theta=50000.0).to(torch.bfloat16))
 write("f16", model(5, rope_theta=50000.0).to(torch.float16))
 
-# What a difference that matters looks like: the logits of one base of the angles beside a model that states another.
+# How large a difference that matters is: logits for one rotary base next to a model that states another.
 control = os.path.join(root, "control")
 shutil.rmtree(control, ignore_errors=True)
 shutil.copytree(os.path.join(root, "untied"), control)
