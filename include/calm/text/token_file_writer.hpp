@@ -134,8 +134,8 @@ token_file_writer::token_file_writer(std::string path, Wait const& wait, struct 
 
 inline void token_file_writer::flush(std::size_t at) {
     for (std::span<std::byte const> left = portion_; !left.empty();) {
-        auto const count = uninterrupted(
-            [&] { return ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at)); });
+        auto const count =
+            uninterrupted([&] { return ::pwrite(file_.get(), left.data(), left.size(), static_cast<off_t>(at)); });
         if (count < 0) detail::fail_with_errno(errc::storage, partial_, "cannot be written");
         left = left.subspan(static_cast<std::size_t>(count));
         at += static_cast<std::size_t>(count);
