@@ -5,8 +5,8 @@ python bench.py [--config tiny small ...] [--work autoencoder_step calm_step gen
 
 A step is forward, backward, clipping and AdamW on a batch of the configuration in configs.json, including drawing the
 noise. `generate`: one sequence, T = 1, KV cache. `generate_half`: T = 1/2 from a pool of 200, as published. Seconds are
-medians after two warm-up runs; on CUDA every run ends with a synchronisation. Compare only with measurements made on the
-same machine within the same minutes.
+medians after two warm-up runs; on CUDA every run ends with a synchronisation. Compare only with measurements made
+on the same machine within the same minutes.
 """
 import argparse
 import json

@@ -583,8 +583,8 @@ class Autoregressive(nn.Module):
         return F.cross_entropy(z.reshape(-1, z.shape[-1]), tokens[:, 1:].reshape(-1))
 
     def patch_level_loss(self, tokens: Tensor, K: int) -> Tensor:
-        """Loss of phase 1 of patch-level training, for [B, P*K] tokens. The input of a position is the mean of K embeddings;
-        its loss is the mean cross-entropy over the K tokens of the next patch."""
+        """Loss of phase 1 of patch-level training, for [B, P*K] tokens. A position's input is the mean of K embeddings,
+        and its loss the mean cross-entropy over the K tokens of the next patch."""
         B = tokens.shape[0]
         x = self.model.embed_tokens(tokens).reshape(B, -1, K, self.lm_head.in_features).mean(2)          # [B, P, D]
         z = wide(self.lm_head(self.model(x)[0])[:, :-1])                                                 # [B, P-1, V]
