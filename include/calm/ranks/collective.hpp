@@ -258,7 +258,7 @@ public:
         all_gather(std::span<T const>(own), values, starts);
     }
 
-    // This rank cannot continue: the others receive `why` in place of an answer, and throw it with this rank's number.
+    // This rank cannot continue: the others receive `why` instead of an answer, and throw it with this rank's number.
     // Does not throw.
     virtual void fail(error const& why) noexcept = 0;
     // Throws the error of a rank that failed, or an error if the backend knows that a rank has ended; never waits. For
