@@ -1,9 +1,9 @@
-"""How bench/report and bench/gpu write numbers and tables."""
+"""Markdown numbers and tables for bench/report and bench/gpu."""
 import math
 
 
 def number(x: float) -> str:
-    """Three digits at least, as a reader has them."""
+    """At least two significant digits: no decimals from 100, one from 10, two from 0.1."""
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.1f}" if abs(x) >= 10 else f"{x:.2f}" if abs(x) >= 0.1 else f"{x:.3g}"
 
 
@@ -12,7 +12,7 @@ def percent(share: float | None) -> str:
 
 
 def mean(values: list[float]) -> float:
-    """The geometric one."""
+    """Geometric mean."""
     return math.exp(sum(math.log(v) for v in values) / len(values))
 
 

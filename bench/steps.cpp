@@ -4,11 +4,11 @@
 //     steps [--config tiny text small tiny-k1 tiny-k2 tiny-k8] [--work autoencoder_step calm_step ar_step]
 //     [--threads 2] [--repeats 20] [--sequences B] [--patches P] [--samples N] [--muon] [--bf16] [--json]
 //
-// B, P and N replace the configuration's values in a step of the language model. --muon uses Muon instead of AdamW for
-// matrices between hidden states, --bf16 computes products in bf16. --json prints one JSON object per line in the
-// format of bench.py. It adds the fastest and slowest repeat, GFLOP/s, the share of the machine's peak, and the memory
-// of the step: as planned by a dry run, and as the growth of the process. The growth is exact only if the process runs
-// a single kind of work.
+// B, P and N replace the configuration's values in a step of the language model. With --muon, Muon instead of AdamW
+// updates the matrices between hidden states. With --bf16, products are computed in bf16. With --json, the output is
+// one JSON object per line in the format of bench.py. It adds the fastest and slowest repeat, GFLOP/s, the share of the
+// machine's peak, and the memory of the step: as planned by a dry run, and as the growth of the process. The growth is
+// exact only if the process runs a single kind of work.
 
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-# NCCL::NCCL, which has no package of its own; it stands beside the CUDA toolkit, or where systems put libraries.
+# Defines NCCL::NCCL; NCCL ships no CMake package. Searches next to the CUDA toolkit and in the system's folders.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS "${CUDAToolkit_LIBRARY_DIR}")
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)

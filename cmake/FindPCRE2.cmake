@@ -1,4 +1,4 @@
-# PCRE2::8BIT, the name PCRE2's own package gives it; Debian ships none.
+# Defines PCRE2::8BIT, the target name of PCRE2's own CMake package, which Debian does not ship.
 find_path(PCRE2_INCLUDE_DIR pcre2.h)
 find_library(PCRE2_LIBRARY pcre2-8)
 mark_as_advanced(PCRE2_INCLUDE_DIR PCRE2_LIBRARY)

@@ -1,4 +1,4 @@
-# zstd::libzstd, the name that zstd's own package gives it; Debian ships none.
+# Defines zstd::libzstd, the target name of zstd's own CMake package, which Debian does not ship.
 find_path(zstd_INCLUDE_DIR zstd.h)
 find_library(zstd_LIBRARY zstd)
 mark_as_advanced(zstd_INCLUDE_DIR zstd_LIBRARY)

@@ -1,4 +1,4 @@
-# calm::calm needs Eigen and threads; calm::text and calm::io exist where their packages are.
+# calm::calm needs Eigen and threads; calm::text and calm::io exist if their packages are found.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -20,17 +20,18 @@ calm_component(calm Eigen3::Eigen Threads::Threads)
 target_compile_features(calm_calm INTERFACE cxx_std_20)
 target_include_directories(
     calm_calm INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-# g++ notes how wide vectors are passed, which they never are: all that takes them is inlined.
+# g++ notes an ABI change for wide vector arguments; all functions that take them are inlined.
 target_compile_options(calm_calm INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
 if(PCRE2_FOUND AND simdjson_FOUND AND ZLIB_FOUND AND zstd_FOUND)
     calm_component(text calm_calm PCRE2::8BIT simdjson::simdjson ZLIB::ZLIB zstd::libzstd)
 endif()
-# CALM_MPI=ON|OFF|AUTO: ranks that are processes (calm/ranks/mpi.hpp). AUTO takes MPI where it is; ON insists.
+# CALM_MPI=ON|OFF|AUTO: processes that communicate by MPI (calm/ranks/mpi.hpp). AUTO uses MPI if it is found; ON
+# requires it.
 set(calm_mpi_default OFF)
 if(PROJECT_IS_TOP_LEVEL)
     set(calm_mpi_default AUTO)
 endif()
-set(CALM_MPI ${calm_mpi_default} CACHE STRING "Ranks by MPI: ON, OFF, or AUTO where MPI is")
+set(CALM_MPI ${calm_mpi_default} CACHE STRING "Training with several processes by MPI: ON, OFF, or AUTO (if MPI is found)")
 set_property(CACHE CALM_MPI PROPERTY STRINGS AUTO ON OFF)
 if(CALM_MPI)
     set(MPI_CXX_SKIP_MPICXX ON)
@@ -43,8 +44,8 @@ if(CALM_MPI)
         message(FATAL_ERROR "CALM_MPI=ON: there is no MPI; install libopenmpi-dev, or CALM_MPI=OFF builds without")
     endif()
 endif()
-# CALM_OPENSSL=ON|OFF|AUTO: ranks by TCP that prove to each other who they are (calm/ranks/openssl.hpp).
-set(CALM_OPENSSL ${calm_mpi_default} CACHE STRING "Ranks by TCP that have a secret, by OpenSSL: ON, OFF, or AUTO where OpenSSL is")
+# CALM_OPENSSL=ON|OFF|AUTO: authentication of ranks that communicate by TCP (calm/ranks/openssl.hpp).
+set(CALM_OPENSSL ${calm_mpi_default} CACHE STRING "Authentication of TCP ranks by OpenSSL: ON, OFF, or AUTO (if OpenSSL is found)")
 set_property(CACHE CALM_OPENSSL PROPERTY STRINGS AUTO ON OFF)
 if(CALM_OPENSSL)
     find_package(OpenSSL QUIET COMPONENTS Crypto)

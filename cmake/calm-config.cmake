@@ -1,6 +1,7 @@
-# calm::calm (Eigen, threads); components text (PCRE2, simdjson, zlib, zstd) and io (simdjson,
-# nlohmann-json), mpi (MPI), openssl (OpenSSL), cuda (the CUDA toolkit) and nccl (NCCL; named behind cuda) where they were there; for cuda the project must have
-# enabled the language CUDA for it. calm_portable_executable (calm-portable.cmake) makes programs for every x86-64 processor. May be found twice, with other components.
+# Defines calm::calm (needs Eigen, threads) and the requested components, if calm was built with them: text (PCRE2,
+# simdjson, zlib, zstd), io (simdjson, nlohmann-json), mpi (MPI), openssl (OpenSSL), cuda (the CUDA toolkit; the project
+# must enable the language CUDA) and nccl (NCCL; list it after cuda). Also defines calm_portable_executable
+# (calm-portable.cmake). A second find_package may add components.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 set(THREADS_PREFER_PTHREAD_FLAG ON)

@@ -1,15 +1,16 @@
-# CALM_CUDA=ON|OFF|AUTO: the backend `cuda`. AUTO takes nvcc 12.4 or later where it is, and otherwise says why not; ON
-# insists. Sets calm_has_cuda, and calm::cuda for what .cu files link. The headers need none of this where no .cu file is.
+# CALM_CUDA=ON|OFF|AUTO: the backend `cuda`. AUTO uses nvcc 12.4 or later if it is found, and otherwise prints the
+# reason; ON requires it. Sets calm_has_cuda and defines calm::cuda, which .cu files link. A project without .cu files
+# needs none of this.
 set(calm_cuda_default OFF)
 if(PROJECT_IS_TOP_LEVEL)
     set(calm_cuda_default AUTO)
 endif()
-set(CALM_CUDA ${calm_cuda_default} CACHE STRING "Compile for NVIDIA GPUs: ON, OFF, or AUTO where nvcc is 12.4 or later")
+set(CALM_CUDA ${calm_cuda_default} CACHE STRING "Compile for NVIDIA GPUs: ON, OFF, or AUTO (if nvcc 12.4 or later is found)")
 set_property(CACHE CALM_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(calm_has_cuda OFF)
 
-# calm_find_nvcc(REASON): why CUDA cannot be compiled; where it can, REASON stays, and CMAKE_CUDA_COMPILER and
-# calm_nvcc_release are set.
+# calm_find_nvcc(REASON): sets REASON if CUDA cannot be compiled; otherwise leaves it unchanged and sets
+# CMAKE_CUDA_COMPILER and calm_nvcc_release.
 function(calm_find_nvcc reason)
     find_program(calm_nvcc nvcc HINTS "${CMAKE_CUDA_COMPILER}" ENV CUDACXX PATHS /usr/local/cuda/bin /opt/cuda/bin)
     mark_as_advanced(calm_nvcc)
@@ -26,7 +27,7 @@ function(calm_find_nvcc reason)
     set(calm_nvcc_release ${CMAKE_MATCH_1} PARENT_SCOPE)
     include(CheckLanguage)
     set(ENV{CUDACXX} "${calm_nvcc}")
-    check_language(CUDA)  # sets CMAKE_CUDA_COMPILER, or that there is none
+    check_language(CUDA)  # sets CMAKE_CUDA_COMPILER, to NOTFOUND if nvcc does not work
     if(NOT CMAKE_CUDA_COMPILER)
         set(${reason} "${calm_nvcc} does not compile here" PARENT_SCOPE)
         return()
@@ -46,7 +47,7 @@ if(CALM_CUDA)
         message(FATAL_ERROR "CALM_CUDA=${CALM_CUDA}: ${reason}; CALM_CUDA=OFF builds without")
     else()
         # Code for the GPUs of data centres, and PTX for what comes after them: of 10.0, which 11.0 and 12.0 take alike.
-        # No kernel uses what only 9.0a or 10.0a has. nvcc knows 10.0 from 12.8 on.
+        # No kernel uses features of 9.0a or 10.0a. nvcc supports 10.0 from release 12.8 on.
         if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND calm_nvcc_release VERSION_LESS 12.8)
             set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
             message(STATUS "CALM_CUDA: nvcc ${calm_nvcc_release} does not know compute capability 10, 12.8 does: "
@@ -54,12 +55,12 @@ if(CALM_CUDA)
         elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
             set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
         endif()
-        # What was said to the C++ compiler stays with it.
+        # Keep the existing options for the C++ compiler only.
         get_directory_property(options COMPILE_OPTIONS)
         set_directory_properties(PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
         if(PROJECT_IS_TOP_LEVEL)
-            # nvcc passes on the warnings that it can keep: its own lines are no ISO C++, and its headers have a type `half`
-            # for all. A call of the host's functions from a kernel is never meant.
+            # nvcc passes on most warnings to the host compiler. The code that it generates is not ISO C++ (-Wpedantic),
+            # and its headers have a global type `half` (-Wshadow). Kernels must not call host functions.
             list(FILTER options INCLUDE REGEX "^-W")
             list(REMOVE_ITEM options -Wpedantic)
             list(TRANSFORM options REPLACE "^-Wshadow$" "-Wshadow=local")
@@ -81,13 +82,13 @@ if(CALM_CUDA)
                                                $<TARGET_NAME_IF_EXISTS:CUDA::cudnn>)
         target_compile_features(calm_cuda INTERFACE cuda_std_20)
         target_compile_options(calm_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-        # One set of instruction flags for every file that is linked together.
+        # All files that are linked together use the same instruction-set flags.
         list(TRANSFORM calm_native_flags PREPEND "-Xcompiler=" OUTPUT_VARIABLE native)
         target_compile_options(calm_cuda INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:${native}>>")
 
-        # CALM_NCCL=ON|OFF|AUTO: ranks whose GPUs exchange by NCCL (calm/ranks/nccl.hpp), calm::nccl. AUTO takes NCCL
-        # where it is; ON insists.
-        set(CALM_NCCL AUTO CACHE STRING "GPUs of ranks by NCCL: ON, OFF, or AUTO where NCCL is")
+        # CALM_NCCL=ON|OFF|AUTO: calm::nccl, for ranks whose GPUs communicate by NCCL (calm/ranks/nccl.hpp). AUTO uses
+        # NCCL if it is found; ON requires it.
+        set(CALM_NCCL AUTO CACHE STRING "Communication between GPUs of ranks by NCCL: ON, OFF, or AUTO (if NCCL is found)")
         set_property(CACHE CALM_NCCL PROPERTY STRINGS AUTO ON OFF)
         if(CALM_NCCL)
             find_package(NCCL QUIET)

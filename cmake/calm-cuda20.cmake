@@ -1,4 +1,4 @@
-# CMake 3.25 does not know that nvcc compiles C++20. After enable_language(CUDA).
+# CMake 3.25 does not know that nvcc compiles C++20. Include this after enable_language(CUDA).
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)

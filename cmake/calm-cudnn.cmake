@@ -1,5 +1,5 @@
-# CUDA::cudnn, where cuDNN is beside the CUDA toolkit or where the system looks; attention in bf16 is the block kernels'
-# without it. After find_package(CUDAToolkit).
+# Defines CUDA::cudnn if cuDNN is next to the CUDA toolkit or in the system's folders. Without it, attention in bf16
+# uses the block kernels. Include this after find_package(CUDAToolkit).
 if(NOT TARGET CUDA::cudnn)
     find_library(calm_cudnn cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
     mark_as_advanced(calm_cudnn)

@@ -1,5 +1,5 @@
-# Headers and a package, find_package(calm 0.1 [COMPONENTS text io mpi openssl cuda nccl]), from an installation and from this build folder;
-# for builds without CMake calm.pc, calm-text.pc and calm-io.pc.
+# Installs the headers and a CMake package, find_package(calm 0.1 [COMPONENTS text io mpi openssl cuda nccl]), which
+# also works from this build folder. For other build systems it installs calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,14 +15,14 @@ function(calm_export name)
     export(EXPORT calm-${name} NAMESPACE calm:: FILE "${PROJECT_BINARY_DIR}/calm-${name}.cmake")
 endfunction()
 
-# calm_package(NAME PC DESCRIPTION REQUIRES FLAGS): exports calm::NAME, and installs PC.pc that says the same. Flags are
-# those of compiling and of linking.
+# calm_package(NAME PC DESCRIPTION REQUIRES FLAGS): exports calm::NAME and installs an equivalent PC.pc. FLAGS are used
+# for both compiling and linking.
 function(calm_package name pc_name pc_description pc_requires pc_flags)
     if(NOT TARGET calm_${name})
         return()
     endif()
     calm_export(${name})
-    # Relative to the file itself, so that an installation may be moved.
+    # The prefix is relative to the .pc file, so that an installation can be moved.
     file(RELATIVE_PATH pc_prefix "/${calm_pkgconfig_dir}" "/")
     string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
     configure_file(cmake/calm.pc.in ${pc_name}.pc @ONLY)
@@ -33,13 +33,13 @@ calm_package(text calm-text "Tokenizers, corpora and training of calm"
              "calm = ${PROJECT_VERSION}, libpcre2-8, simdjson, zlib, libzstd" "")
 calm_package(io calm-io "Model directories of calm" "calm = ${PROJECT_VERSION}, simdjson, nlohmann_json" "")
 if(TARGET calm_mpi)
-    calm_export(mpi)  # no .pc: MPI's own compilers know their flags
+    calm_export(mpi)  # no .pc: the MPI compiler wrappers add their flags
 endif()
 if(TARGET calm_openssl)
     calm_export(openssl)
 endif()
 if(calm_has_cuda)
-    calm_export(cuda)  # no .pc: nvcc does not take the flags of the others
+    calm_export(cuda)  # no .pc: nvcc does not accept the flags of the other components
     if(TARGET calm_nccl)
         calm_export(nccl)
     endif()

@@ -1,5 +1,5 @@
-// PROGRAM starts the best of the programs PROGRAM.<level> beside it that this processor has the instructions for.
-// CALM_INSTRUCTIONS names another of them. Compiled for any x86-64 (cmake/calm-portable.cmake).
+// PROGRAM starts the best of the programs PROGRAM.<level> next to it that this processor supports. The environment
+// variable CALM_INSTRUCTIONS selects a level. The launcher runs on any x86-64 processor (cmake/calm-portable.cmake).
 
 #include <unistd.h>
 
@@ -16,10 +16,10 @@ namespace {
 
 struct level {
     char const* name;
-    bool usable;  // by this processor
+    bool usable;  // on this processor
 };
 
-// The best first.
+// Ordered from best to most basic.
 std::array<level, 4> levels() {
     __builtin_cpu_init();
     bool const v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -31,8 +31,9 @@ std::array<level, 4> levels() {
     return {{{"x86-64-v4-bf16", bf16}, {"x86-64-v4", v4}, {"x86-64-v3", v3}, {"x86-64", true}}};
 }
 
-constexpr int usage = 2;    // calm::errc
-constexpr int device = 11;  // the same
+// Exit statuses, equal to calm::errc.
+constexpr int usage = 2;
+constexpr int device = 11;
 
 }  // namespace
 

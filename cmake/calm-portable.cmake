@@ -1,11 +1,12 @@
-# Programs that run on every x86-64 processor, with what the one at hand has: compiled once for each level of instructions.
+# Programs that run on every x86-64 processor and use the instructions that it has: compiled once per instruction-set
+# level.
 
-# calm_levels(OUT): the best first, that of AVX-512 with products of bytes and of bf16, then those of the x86-64 ABI.
+# calm_levels(OUT): the levels, best first: AVX-512 with int8 and bf16 dot products, then the levels of the x86-64 ABI.
 function(calm_levels out)
     set(${out} x86-64-v4-bf16 x86-64-v4 x86-64-v3 x86-64 PARENT_SCOPE)
 endfunction()
 
-# calm_level_options(OUT LEVEL): the options of the compiler for it.
+# calm_level_options(OUT LEVEL): the compiler options of a level.
 function(calm_level_options out level)
     set(more)
     if(level STREQUAL "x86-64-v4-bf16")
@@ -15,9 +16,9 @@ function(calm_level_options out level)
     set(${out} -march=${level} -mtune=generic ${more} PARENT_SCOPE)
 endfunction()
 
-# calm_portable_executable(NAME SOURCE... [LIBRARIES LIBRARY...]): the program NAME, which starts the best of the programs
-# NAME.<level> beside it that the processor has the instructions for; the variable CALM_INSTRUCTIONS of the environment
-# asks for a lesser one. In LIBRARIES, LEVEL stands for the level, for what is itself compiled once for each.
+# calm_portable_executable(NAME SOURCE... [LIBRARIES LIBRARY...]): the program NAME starts the best of the programs
+# NAME.<level> next to it that the processor supports; the environment variable CALM_INSTRUCTIONS selects another level.
+# In LIBRARIES, LEVEL is replaced by the level, to link libraries that are also compiled once per level.
 function(calm_portable_executable name)
     cmake_parse_arguments(PARSE_ARGV 1 own "" "" LIBRARIES)
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -1,4 +1,4 @@
-# calm_version: "major.minor.patch", from include/calm/version.hpp, where the number stands.
+# Sets calm_version to "major.minor.patch", read from include/calm/version.hpp.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../include/calm/version.hpp" calm_version_line REGEX "^#define CALM_VERSION [0-9]+$")
 string(REGEX REPLACE ".* " "" calm_version_number "${calm_version_line}")
 math(EXPR calm_version_major "${calm_version_number} / 10000")

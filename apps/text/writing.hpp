@@ -59,7 +59,7 @@ struct written {
     void add(generation_result const& text);
 };
 
-// What a model generates per position: a CALM a patch, an autoregressive model a token.
+// What a model generates per position: a patch (CALM) or a token (autoregressive model).
 enum class unit_of_writing { patch, token };
 
 // One line of statistics on texts generated in this time.

@@ -1,11 +1,12 @@
-"""The speed rival: times the PyTorch reference and prints one JSON object a line.
+"""Measures the speed of the PyTorch reference and prints one JSON object per line.
 
 python bench.py [--config tiny small ...] [--work autoencoder_step calm_step generate generate_half energy_score]
                 [--device cpu|cuda] [--dtype fp32|bf16] [--threads N] [--compile] [--repeats R]
 
-A step is forward, backward, clipping and AdamW on a batch of the configuration in configs.json, noise drawn inside.
-`generate`: one sequence, T = 1, KV cache. `generate_half`: T = 1/2 from a pool of 200, as published. Seconds are medians
-after two warm-up runs; on CUDA the device is synchronised. Compare only with what ran on the same machine in the same minutes.
+A step is forward, backward, clipping and AdamW on a batch of the configuration in configs.json, including drawing the
+noise. `generate`: one sequence, T = 1, KV cache. `generate_half`: T = 1/2 from a pool of 200, as published. Seconds are
+medians after two warm-up runs; on CUDA every run ends with a synchronisation. Compare only with measurements made
+on the same machine within the same minutes.
 """
 import argparse
 import json

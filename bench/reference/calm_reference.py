@@ -1,8 +1,8 @@
-"""CALM in plain PyTorch: the reference for the numbers of the C++ library, and its rival in speed.
+"""CALM in plain PyTorch: the numerical reference for the C++ library, and its competitor in the benchmarks.
 
-Every source of randomness is an explicit argument, so a result depends on its inputs alone.
-Parameter names equal those of the published Hugging Face checkpoints, so `state_dict()` is
-the checkpoint layout that the C++ library has to read and write.
+Every source of randomness is an explicit argument, so results depend only on the inputs.
+Parameters have the names of the published Hugging Face checkpoints, so `state_dict()` is
+the checkpoint layout that the C++ library must read and write.
 
 Checked against the published PyTorch code with the same weights and the same noise, for K = 1, 2 and 4:
 autoencoder, backbone, energy, flow and diffusion heads, losses, gradients and samples agree to fp32 rounding.
@@ -63,7 +63,7 @@ class CalmConfig:
 # ---------------------------------------------------------------- shared layers
 
 def wide(x: Tensor) -> Tensor:
-    """At least fp32: what norms, tables and losses are computed in."""
+    """Casts to at least fp32, the precision of norms, tables and losses."""
     return x if x.dtype == torch.float64 else x.float()
 
 
@@ -408,7 +408,7 @@ class FlowHead(nn.Module):
         return (self.velocity(xt, t, h) - (target - x0)).pow(2).mean(-1)
 
     def sample(self, h: Tensor, x: Tensor, steps: int = 10) -> Tensor:
-        """Midpoint rule, two evaluations a step."""
+        """Midpoint rule, two evaluations per step."""
         dt = 1.0 / steps
         for i in range(steps):
             t = torch.full((x.shape[0],), i / steps, dtype=torch.float32, device=x.device)
@@ -526,7 +526,7 @@ class Calm(nn.Module):
         self.generative_head = head
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """[B, P*K] tokens -> [B, P, D] one embedding a patch."""
+        """[B, P*K] tokens -> [B, P, D] one embedding per patch."""
         x = self.transformer.embed_tokens(tokens)
         return self.embed_proj(x.reshape(tokens.shape[0], -1, self.c.patch_size * self.c.hidden_size))
 
@@ -583,8 +583,8 @@ class Autoregressive(nn.Module):
         return F.cross_entropy(z.reshape(-1, z.shape[-1]), tokens[:, 1:].reshape(-1))
 
     def patch_level_loss(self, tokens: Tensor, K: int) -> Tensor:
-        """Phase 1 of patch-level training: [B, P*K] tokens; a position is the mean of K embeddings, its softmax is scored by
-        the mean cross-entropy over the K tokens of the next patch."""
+        """Loss of phase 1 of patch-level training, for [B, P*K] tokens. A position's input is the mean of K embeddings,
+        and its loss the mean cross-entropy over the K tokens of the next patch."""
         B = tokens.shape[0]
         x = self.model.embed_tokens(tokens).reshape(B, -1, K, self.lm_head.in_features).mean(2)          # [B, P, D]
         z = wide(self.lm_head(self.model(x)[0])[:, :-1])                                                 # [B, P-1, V]
@@ -611,7 +611,7 @@ def brier_positions(samples: Tensor, target: Tensor) -> Tensor:
 
 
 def brier_lm(brier: Tensor) -> float:
-    """100 times the geometric mean; 0 as soon as one Brier-n is not positive."""
+    """100 times the geometric mean; 0 if any Brier-n is not positive."""
     return 100.0 * float(brier.prod()) ** 0.25 if bool((brier > 0).all()) else 0.0
 
 
@@ -632,7 +632,7 @@ def brier_report(positions: Tensor) -> dict:
 # ---------------------------------------------------------------- temperature and generation
 
 def exact_temperature(p: list[float], T: float) -> list[float]:
-    """The distribution every exact sampler has to follow: P^(1/T), normalised."""
+    """The distribution that every exact sampler must follow: P^(1/T), normalised."""
     w = [q ** (1.0 / T) for q in p]
     return [v / sum(w) for v in w]
 

@@ -1,8 +1,8 @@
 """Writes the numerical fixtures: python make_fixtures.py --out DIR [--seed S] [--variant NAME]
 
-One .safetensors file a case. Inputs and parameters are drawn in fp32, everything is computed in fp64 and stored in
-fp32, so a file holds the exact answer to single precision. Tensor names: `in/...` inputs and noise, `param/...`
-parameters under their checkpoint names, `out/...` results, `grad/...` gradients of the case's scalar (or of
+One .safetensors file per case. Inputs and parameters are drawn in fp32; everything is computed in fp64 and rounded to
+fp32, so results are exact to single precision. Tensor names: `in/...` for inputs and noise, `param/...` for parameters
+under their checkpoint names, `out/...` for results, `grad/...` for gradients of the case's scalar (or of
 sum(out * in/cotangent)). Sizes and constants are JSON in the file's metadata under "config".
 """
 import argparse
@@ -46,7 +46,7 @@ class Case:
 
 
 def scatter(module, scale=0.2):
-    """Parameters that exercise everything: no zero layer, no unit norm; fp32 values held in fp64."""
+    """Sets random parameters: no layer is all zeros and no norm all ones. Values are exact in fp32, stored in fp64."""
     for n, p in module.named_parameters():
         fan = p.shape[-1] if p.dim() > 1 else 1
         base = p.data if p.dim() == 1 else torch.randn_like(p) / math.sqrt(fan)
@@ -316,7 +316,7 @@ def patch_level(out, v):
 
 
 def sampler(out, v):
-    """Pools and the exact distribution of the choice; toy distributions and their temperatures."""
+    """Pools with the exact distribution of the chosen patch; small distributions at several temperatures."""
     pools = [{"A": 3, "B": 2}, {"A": 1, "B": 1, "C": 1}, {"A": 5}, {"A": 4, "B": 4, "C": 1}, {"A": 2, "B": 2, "C": 2, "D": 194},
              {"A": 60, "B": 50, "C": 40, "D": 30, "E": 20}, {"A": 1, "B": 199}]
     batch = [dict(counts=p, n=n, probability=ref.batch_choice(p, n)) for p in pools for n in (1, 2, 3, 5)]
@@ -334,7 +334,7 @@ def sampler(out, v):
 
 
 def checkpoints(out, v):
-    """The published directory layouts with small weights, and what a model loaded from them computes."""
+    """Directories in the published layouts with small weights, and the results of a model loaded from them."""
     c = calm_config(v)
     m = scatter(ref.Calm(c)).float()
     common = dict(hidden_act="silu", initializer_range=0.02, max_position_embeddings=2048, mlp_bias=False, pretraining_tp=1,
@@ -352,7 +352,7 @@ def checkpoints(out, v):
     write = lambda d, config: (root / d / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     state = {k: t.contiguous() for k, t in m.state_dict().items()}
     ae_state = {k[len("ae_model."):]: t for k, t in state.items() if k.startswith("ae_model.")}
-    single = {k: t for k, t in state.items() if not k.startswith("generative_head.")}         # the head once
+    single = {k: t for k, t in state.items() if not k.startswith("generative_head.")}         # store the head only once
     meta = {"format": "pt"}
     write("autoencoder", ae_json)
     save_file(ae_state, str(root / "autoencoder" / "model.safetensors"), metadata=meta)

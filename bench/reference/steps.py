@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Training steps of the PyTorch reference, measured again and again by one process, which builds and compiles them once.
+"""Measures training steps of the PyTorch reference repeatedly in one process, which builds and compiles them once.
 
 bench/reference/steps.py [--config tiny|text|small] [--work autoencoder_step calm_step ar_step] [--threads 2] [--repeats 15]
                          [--compile]
 
-Says "ready" after two warm-up runs of each step; then, for each line that it reads, one JSON object for each work, with the
-median of its repeats. The steps are those of bench.py, and ar_step, which bench.py has not: the autoregressive model
-in the same shape, forward, backward, clipping and AdamW on one batch of random tokens. All in fp32.
+Prints "ready" after two warm-up runs of each step. Then, for each line of standard input, prints one JSON object per
+work, with the median of its repeats. The steps are those of bench.py and additionally ar_step: the autoregressive model
+of the same shape, with forward, backward, clipping and AdamW on one batch of random tokens. Everything is fp32.
 
 Needs torch.
 """
@@ -21,7 +21,7 @@ import torch
 import bench
 import calm_reference as ref
 
-SEQUENCES, TOKENS = 4, 256  # of ar_step, as bench/configurations.hpp
+SEQUENCES, TOKENS = 4, 256  # batch of ar_step, as in bench/configurations.hpp
 
 
 def step_ar(c, batch, dev, args):
@@ -58,7 +58,7 @@ def main() -> None:
     a.add_argument("--threads", type=int, default=2)
     a.add_argument("--repeats", type=int, default=15)
     a.add_argument("--compile", action="store_true")
-    a.set_defaults(dtype="fp32")  # which bench.py asks for
+    a.set_defaults(dtype="fp32")  # read by bench.py
     a = a.parse_args()
     torch.set_num_threads(a.threads)
     torch.set_flush_denormal(True)

@@ -47,9 +47,9 @@ namespace detail {
 
 }  // namespace detail
 
-// An error with a code, a message and, if a file is to blame, its path and the place in it ("line 3", "byte 17").
-// what() is safe to print to a terminal whatever the path and message contain: every line is a printable_line().
-// Further lines come only from `more`, at most 100.
+// An error with a code and a message. If a file is to blame, it also has its path and the place in it ("line 3", "byte
+// 17"). Its what() is safe to print to a terminal: every line is a printable_line(). Further lines come only from
+// `more`, at most 100.
 class error : public std::runtime_error {
 public:
     // An error that no file is to blame for.

@@ -115,7 +115,7 @@ inline void flush(descriptor const& file, std::string const& path) {
 }
 
 // Flushes a directory ("": the current one), which makes creations, renames and removals in it durable. Throws
-// errc::storage. It is no error if the file system has no such operation or the directory is writable but not readable.
+// errc::storage. Not an error if the file system lacks this operation or the directory is writable but not readable.
 inline void flush_directory(std::string const& name) {
     std::string const path = name.empty() ? "." : name;
     descriptor const directory(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));

@@ -220,8 +220,8 @@ template <class Configuration> bool matches(Configuration const& compiled, store
 // with this function. A CALM's autoencoder has the sizes stated in config.json, by default the sizes of its tensors.
 // `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing.
 //
-// Throws errc::model_file if a file is missing or a link out of the directory, if the sizes are impossible or the
-// tensors do not fit them, or if the tokenizer is not a separate file in the directory.
+// Throws errc::model_file if a file is missing or is a link out of the directory, or if the tokenizer is not a separate
+// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them.
 inline stored_model read_model_description(std::string const& named);
 
 namespace detail {

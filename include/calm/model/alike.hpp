@@ -45,9 +45,9 @@ inline void require_tokens(std::span<token_id const> tokens) {
 }
 }  // namespace detail
 
-// When to decode more tokens, for patches in groups of consecutive ones: only while at least `least` patches of the
-// group share the tokens so far. least = size: only a fully equal group matters. least = 2: equal patches are counted.
-// least = 1: everything is decoded. The last group may be smaller.
+// When to decode further tokens of patches, in groups of consecutive patches: only while at least `least` patches of
+// the group share their tokens so far. With least = size only a fully equal group matters; with 2, equal patches are
+// counted; with 1, everything is decoded. The last group may be smaller.
 struct alike_groups {
     std::size_t size;   // patches per group, at least 1
     std::size_t least;  // patches that must agree so far

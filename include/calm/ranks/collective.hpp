@@ -74,9 +74,9 @@ public:
 };
 
 // One rank's process group. All ranks make the same calls in the same order; each call returns when this rank has its
-// results. Throws errc::distributed if a rank gives no answer for `timeout` seconds while the ranks are at work; at
-// other times, if a rank gives no sign of life for as long and the backend has these (tcp.hpp). Throws the error of a
-// rank that failed, with its number. After an error the ranks cannot be used any more.
+// results. Throws errc::distributed if a rank gives no answer for `timeout` seconds while the ranks are at work. At
+// other times this holds for a missing sign of life, if the backend sends them (tcp.hpp). Throws the error of a rank
+// that failed, with its number. After an error the ranks cannot be used any more.
 class collective {
 public:
     using sent = std::span<std::byte const>;  // bytes for a rank
@@ -258,7 +258,7 @@ public:
         all_gather(std::span<T const>(own), values, starts);
     }
 
-    // This rank cannot continue: the others receive `why` in place of an answer, and throw it with this rank's number.
+    // This rank cannot continue: the others receive `why` instead of an answer, and throw it with this rank's number.
     // Does not throw.
     virtual void fail(error const& why) noexcept = 0;
     // Throws the error of a rank that failed, or an error if the backend knows that a rank has ended; never waits. For

@@ -42,7 +42,7 @@ public:
             if (r != rank())
                 MPI_Isend(told_.data(), static_cast<int>(told_.size()), MPI_BYTE, r, failure_tag, MPI_COMM_WORLD,
                           &sending.emplace_back());
-        // Long enough for a short message; a rank that is gone gets none.
+        // Long enough for a short message; a rank that has ended gets none.
         for (auto const end = clock::now() + std::chrono::milliseconds(200); clock::now() < end;) {
             int done = 1;
             for (auto& each : sending)
@@ -51,7 +51,7 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    // A rank that cannot continue sends its error in place of an answer.
+    // A rank that cannot continue sends its error instead of an answer.
     void hear() override {
         see_life();
         hear_of(MPI_ANY_SOURCE);

@@ -26,7 +26,7 @@ namespace calm {
 
 // This process's end. During the rendezvous rank 0 listens at `host` and `port`, on these addresses alone, and every
 // other rank on the address by which it reached rank 0; once all are connected no rank listens. Then bytes go directly
-// between each pair of ranks, so a rank that is gone or gives no answer is known by its number.
+// between each pair of ranks, so errors name the rank that has ended or gives no answer.
 //
 // During the rendezvous each pair of ranks proves to each other that it has the job's secret. Later traffic is neither
 // encrypted nor signed: an attacker who can alter it can alter what ranks receive. All calls come from one thread. A

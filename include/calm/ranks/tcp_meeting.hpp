@@ -135,7 +135,7 @@ private:
         for (int r = 1; r < here_.ranks; ++r)
             if (!send_all(met(r), std::as_bytes(std::span(where)), end_)) fail_gone(r);
     }
-    // Rank 0 listens at all of its addresses on this machine, at the first port that is free at all of them.
+    // Rank 0 listens on all of its addresses on this machine, at the first port that is free on each of them.
     std::vector<tcp_socket> open_doors(std::span<socket_address const> addresses) {
         std::string taken;
         for (int port = here_.port; port <= last_port(); ++port) {

@@ -66,7 +66,7 @@ public:
             auto const went = next.done < head.size() ? socket_.send(head.subspan(next.done), next.bytes)
                                                       : socket_.send(next.bytes.subspan(next.done - head.size()));
             if (!went && next.head.what == kind::beat && sending_.size() == 1) {
-                sending_.clear();  // not missed: the other end has all that it needs
+                sending_.clear();  // harmless: the other end needs nothing more
                 return true;
             }
             if (!went) return false;
@@ -78,8 +78,8 @@ public:
         }
         return true;
     }
-    // Receives what has arrived, as far as there is a place for it. A failure of the other rank is reported only in
-    // place of an expected message, or if `listens`. The other rank took part in all earlier exchanges, so this rank
+    // Receives bytes that have arrived, if there is a place for them. A failure of the other rank is reported only
+    // instead of an expected message, or if `listens`. The other rank took part in all earlier exchanges, so this rank
     // may fail first with its own error, whenever it looks.
     event drain(bool listens = false) {
         for (;;) {

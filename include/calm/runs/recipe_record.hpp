@@ -109,7 +109,7 @@ inline bool same_text(recipe_record const& a, recipe_record const& b) {
 }
 
 // The settings in which two runs differ, in the order of the earlier run, then the settings that only the later run
-// has. A renamed text is no difference.
+// has. A renamed text does not count as a difference.
 inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
     std::vector<recipe_difference> all;
     bool const renamed = same_text(was, now);

@@ -96,7 +96,7 @@ private:
         std::vector<T const*> drawn;  // latent of each draw, if tokens may be missing
     };
 
-    // Lazy decoding, token by token, where it saves more than the extra passes cost: not with a small table.
+    // Whether decoding token by token saves more than the extra passes cost: not with a small table.
     [[nodiscard]] bool is_lazy() const {
         constexpr index_t worthwhile = index_t{1} << 18;
         return rule_.most > 1 && rule_.most <= largest &&

@@ -191,8 +191,8 @@ private:
         proving_ = rule_.rest > 0.0 ? 1 : 0;
         return proving_ == 0;
     }
-    // Batch rule: decides if no further draw can change the choice, otherwise sets when to look again. Waits for an
-    // eighth more draws at least, because each look counts them anew.
+    // Batch rule: decides if no further draw can change the choice, otherwise sets when to look again. Waits for at
+    // least an eighth more draws, because each look counts all of them again.
     void look_ahead() {
         auto const distinct = count_patches(pool_, K_);
         batch_forecast const forecast(distinct.counts, rule_.n, rule_.most - done_.draws, point_);

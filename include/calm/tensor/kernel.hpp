@@ -251,9 +251,9 @@ template <class Block, class T> CALM_HD void copy_first(Block& b, T* to, T const
     for (int i = there; i < n; ++i) to[i] = T{};
 }
 
-// Double buffering: processes `size` elements in slices, alternating between two places in shared memory.
-// start(t, first, place) starts to copy the slice at `first`; use(t, first, place) works on it while the next one is
-// copied.
+// Double buffering: processes `size` elements in slices, alternating between two places in shared memory. Calls
+// start(t, first, place) to start copying the slice at `first`. Calls use(t, first, place) to work on it while the next
+// one is copied.
 template <class Block, class Start, class Use>
 CALM_HD void for_slices(Block& b, index_t size, index_t slice, Start const& start, Use const& use) {
     if (size <= 0) return;

@@ -71,8 +71,8 @@ void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<
     });
 }
 
-// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D); mean
-// (R) and the reciprocal roots r (R) are kept.
+// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D). Keeps
+// mean (R) and the reciprocal roots r (R).
 template <tensor_like Y>
 void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
                 detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,

@@ -97,7 +97,7 @@ template <class T, class Backend> std::span<T> on_this_side(vector_view<T, dyn, 
 
 // Uploads the ids of one step: the host writes and checks them and finds unique ids, then one copy takes all of them to
 // the backend. They stay in ctx.saved. A backend in host memory reads the host's ids in place, without a copy. A dry
-// run, which knows no ids, only takes the memory.
+// run, which has no ids, only takes the memory.
 template <class Backend> class id_upload {
 public:
     // For ids of a table of V rows; room: the most ids to upload.

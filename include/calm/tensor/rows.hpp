@@ -126,7 +126,7 @@ template <class E> void check_rows(char const* verb, E const& found, index_t wid
             extents<dyn, dyn>(ids, width), ", found ", found);
 }
 
-// Checks ids that are not validated, except in a dry run, which knows no ids.
+// Checks ids that are not validated, except in a dry run, which has no ids.
 template <class Backend>
 void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, char const* what = "calm: token id ") {
     if (ids.are_known()) {

@@ -77,7 +77,7 @@ constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Re
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
 }
 
-// Rows of Columns elements: what layers pass around.
+// Rows of Columns elements, as layers take and return them.
 template <class T, index_t Columns, class Backend = cpu> using matrix_view = view<T, extents<dyn, Columns>, Backend>;
 // A vector of N elements.
 template <class T, index_t N = dyn, class Backend = cpu> using vector_view = view<T, extents<N>, Backend>;

@@ -1,6 +1,6 @@
 #pragma once
-// How much of a job a backend does at once. The backend decides, not the model: caches want little, a GPU few and large
-// kernels.
+// How much of a job a backend does at once. The backend decides, not the model: caches need small parts, a GPU few
+// large kernels.
 
 #include <algorithm>
 #include <cstddef>

@@ -183,11 +183,11 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 // block. Blocks are the sequences of the jackknife. With K < 4 every sample continues along its own tokens
 // (count_pairs).
 //
-// Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1:
-// scores depend neither on the batch nor on what else is scored. settings.positions selects a uniformly random subset
-// of predictions, and as many patches for the autoencoder. The loss needs an objective (head_objective_of gives a
-// stored model's): it is the mean over all drawn predictions, with the noise of training at step 0. The references need
-// a table, and are scored at the same positions.
+// Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1. So
+// scores depend neither on the batch nor on what else is scored. With settings.positions, a uniformly random subset of
+// predictions is scored, and as many patches for the autoencoder. The loss needs an objective (head_objective_of gives
+// a stored model's): it is the mean over all drawn predictions, with the noise of training at step 0. The references
+// need a table, and are scored at the same positions.
 //
 // Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
 // vocabulary, and the errors of the source.

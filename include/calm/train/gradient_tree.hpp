@@ -1,7 +1,7 @@
 #pragma once
-// Adds the gradients of micro-batches in a fixed binary tree, whichever rank computes them. The sum of micro-batches a
-// .. b - 1 is the sum of a .. a + h - 1 plus the sum of a + h .. b - 1, with h the largest power of two below b - a: g0
-// + g1, (g0 + g1) + g2, (g0 + g1) + (g2 + g3), ...
+// Adds the gradients of micro-batches in a fixed binary tree, whichever rank computes them: g0 + g1, (g0 + g1) + g2,
+// (g0 + g1) + (g2 + g3), ... With h the largest power of two below b - a, the sum of micro-batches a .. b - 1 is the
+// sum of a .. a + h - 1 plus the sum of a + h .. b - 1.
 
 #include <bit>
 #include <cstddef>

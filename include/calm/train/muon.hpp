@@ -22,8 +22,8 @@ namespace detail {
 struct odd_polynomial {
     double a, b, c;
 };
-// Applied in sequence, they map [0.01, 1] to [0.73, 1.27], the smallest deviation from 1 that three can reach: each is
-// optimal for the output range of the one before (Amsel et al. 2025, arXiv 2505.16932).
+// Applied in sequence, they map [0.01, 1] to [0.73, 1.27], the smallest deviation from 1 that three can reach. Each is
+// optimal for the output range of the previous one (Amsel et al. 2025, arXiv 2505.16932).
 inline constexpr std::array<odd_polynomial, flops::polynomials_of_muon> towards_one{
     {{8.093368512548254, -23.62043032882427, 17.446151749836247},
      {3.636585554259039, -2.721926746608907, 0.5365462883273613},

@@ -19,8 +19,8 @@ namespace calm {
 
 // One rank's part of a job whose pieces are numbered from 0. The pieces do not depend on the ranks, each is done by one
 // rank, and results are taken in the order of the pieces: the outcome is bit-identical to one rank. All ranks make the
-// same calls in the same order; any call throws if another rank failed. A job knows ranks only by this interface, a
-// null pointer for one rank; rank_pieces.hpp implements it on a process group.
+// same calls in the same order; any call throws if another rank failed. A job accesses ranks only through this
+// interface, a null pointer for one rank; rank_pieces.hpp implements it on a process group.
 class shared_pieces {
 public:
     shared_pieces() = default;

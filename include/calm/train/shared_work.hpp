@@ -16,7 +16,7 @@ struct training_state;
 // One rank's part of data-parallel training. In each step it does some micro-batches, a subtree of the tree in which
 // gradients add up; it updates a shard of the parameters and keeps that shard's optimizer state. The result is
 // bit-identical to one rank. All ranks make the same calls in the same order; any call throws if another rank failed.
-// Training and optimizer know ranks only by this interface, a null pointer for one rank. parameter_shares.hpp
+// Training and optimizer access ranks only through this interface, a null pointer for one rank. parameter_shares.hpp
 // implements it on a process group and is compiled only for callers that have one.
 class shared_work {
 public:

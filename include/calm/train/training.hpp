@@ -49,7 +49,8 @@ struct step_size {
 
 // Runs steps of micro-batches. `take(now)` takes the next micro-batch from the text, also if another rank computes it;
 // it may be empty. `micro(now, losses)` adds the gradients of ctx.micro_batch and stores its losses; a gradient_tree
-// adds up the gradients of several. The class knows parameters but no model, so it is compiled once per space.
+// adds up the gradients of several. The class depends on parameters but not on a model, so it is compiled once per
+// space.
 template <class Space> class training {
 public:
     using Backend = typename Space::backend;

@@ -108,8 +108,8 @@ template <class T> struct add_chunk_kernel {
     }
 };
 
-// slopes = scale * (softmax - fraction of the row's targets equal to the token). Row strides equal those of the logits,
-// which slopes may overwrite.
+// slopes = scale * (softmax - fraction of the row's targets equal to the token). Slopes have the row stride of the
+// logits and may overwrite them.
 template <class T, class Slope> struct chunk_slopes_kernel {
     static constexpr int threads = 256;
     struct shared {};

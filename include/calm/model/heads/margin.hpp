@@ -88,8 +88,8 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
 
-    // With given noise. The loss of a sample x = f + spread * noise, held constant, with target y is max(0, |f - y|^2 -
-    // |f - x|^2 + ahead) + pull * mean over L of (f - y)^2.
+    // With given noise. The sample x = f + spread * noise is held constant. With target y its loss is
+    // max(0, |f - y|^2 - |f - x|^2 + ahead) + pull * mean over L of (f - y)^2.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
                            matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {

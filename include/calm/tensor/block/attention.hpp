@@ -13,7 +13,7 @@
 
 namespace calm::detail {
 
-// A tile of queries, a tile of keys, and what threads do with slices of their rows.
+// A tile of queries, a tile of keys, and the threads' work on slices of their rows.
 template <class T> struct attention_tile_of {
     static constexpr int threads = 128;
     static constexpr int queries = 16;

@@ -80,7 +80,8 @@ template <int Rows, int Panels>
 #endif
 }
 
-// A bound on what fp32 rounds in a sum of D products and in results made of it, relative to the product of the norms.
+// A bound on the fp32 rounding error of a sum of D products and of results computed from it, relative to the product of
+// the norms.
 inline float rounding_of_sum(index_t D) {
     return static_cast<float>(D + 64) * 0x1p-23F;
 }
