@@ -18,8 +18,6 @@
 using namespace calm;
 using namespace calm::test;
 
-namespace {}  // namespace
-
 BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file) {
     temporary_folder const folder;
     auto const plain = stored_weights::open(checkpoint("base", "calm"));

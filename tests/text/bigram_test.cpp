@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(text_in_portions_is_counted_as_a_whole) {
             rest = rest.subspan(portion.size());
         }
         for (auto const t : tokens) BOOST_TEST(counts.unigram()[static_cast<std::size_t>(t)] > 0U);
-        auto const pairs = counts.pairs();
+        auto const pairs = std::move(counts).pairs();
         BOOST_TEST_REQUIRE(pairs.size() == expected.size());
         auto each = pairs.begin();
         for (auto const& [two, count] : expected) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,18 +17,13 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"
+#include "calm/base/number_text.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/stored_tensor.hpp"
 
 namespace calm {
 
 namespace detail {
-
-// The shortest text that parses back to x.
-inline std::string number_text(double x) {
-    std::array<char, 32> text{};
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
-}
 
 inline bool is_float(stored_type type) {
     return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
@@ -107,7 +101,7 @@ inline void rounded_to(stored_type as, stored_tensor const& tensor,
             if (std::isfinite(x) && std::abs(x) >= limit)
                 throw error(errc::non_finite, "tensor " + in_quotes(tensor.name) + ": expected values that " +
                                                   std::string(name_of(as)) + " can hold, found " +
-                                                  detail::number_text(x) + "; choose a type of a wider range");
+                                                  shortest(x) + "; choose a type of a wider range");
         std::span<std::byte const> made;
         switch (as) {
         case stored_type::f16:

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "calm/base/error.hpp"
@@ -49,8 +50,8 @@ public:
 
     // (V): how often each token occurs.
     [[nodiscard]] std::vector<std::uint64_t> const& unigram() const { return unigram_; }
-    // All pairs, ordered by first, then second. Call once: moves the counts of a large vocabulary out.
-    [[nodiscard]] std::vector<pair> pairs() {
+    // All pairs, ordered by first, then second; the counts end with it.
+    [[nodiscard]] std::vector<pair> pairs() && {
         merge();
         auto all = std::move(pairs_);
         std::size_t const V = unigram_.size();
@@ -108,7 +109,7 @@ public:
     using brier_scores = std::array<double, 4>;
 
     // Takes the counts, e.g. of the packed training corpus. Throws errc::data if there are none.
-    explicit bigram_table(bigram_counts counts) : unigram_(counts.unigram()), pairs_(counts.pairs()) {
+    explicit bigram_table(bigram_counts counts) : unigram_(counts.unigram()), pairs_(std::move(counts).pairs()) {
         require(std::any_of(unigram_.begin(), unigram_.end(), [](std::uint64_t count) { return count > 0; }),
                 errc::data, "a bigram table needs at least one token");
         prepare();
