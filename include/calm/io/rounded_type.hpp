@@ -100,8 +100,8 @@ inline void rounded_to(stored_type as, stored_tensor const& tensor,
         for (double const x : from)
             if (std::isfinite(x) && std::abs(x) >= limit)
                 throw error(errc::non_finite, "tensor " + in_quotes(tensor.name) + ": expected values that " +
-                                                  std::string(name_of(as)) + " can hold, found " +
-                                                  shortest(x) + "; choose a type of a wider range");
+                                                  std::string(name_of(as)) + " can hold, found " + shortest(x) +
+                                                  "; choose a type of a wider range");
         std::span<std::byte const> made;
         switch (as) {
         case stored_type::f16:
