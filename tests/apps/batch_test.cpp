@@ -88,8 +88,8 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {"{\"id\": null, \"prompt\": \"x\"}", "expected an \\\"id\\\""},
         {"{\"id\": 3, \"prompt\": 4}", "expected a \\\"prompt\\\""},
         {"{\"id\": 3, \"id\": 4, \"prompt\": \"\"}", "twice"},
-        {"{\"id\": 3, \"prompt\": \"\xff\"}", "byte 21: no valid UTF-8"},
-        {std::string("{\"id\": 3, \"prompt\": \"\0\"}", 24), "byte 21: a byte of zero"},
+        {"{\"id\": 3, \"prompt\": \"\xff\"}", "byte 21: invalid UTF-8"},
+        {std::string("{\"id\": 3, \"prompt\": \"\0\"}", 24), "byte 21: a zero byte"},
         {"{\"id\": 3, \"prompt\": \"x\", \"stop\": [\"a\"]}", "the key \\\"stop\\\" is not read"},
         {"{\"id\": 3, \"prompt\": \"x\", \"temperature\": 1}", "the key \\\"temperature\\\" is not read"},
         {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 201}", "from 1 to 200, which --max-tokens says, found '201'"},
@@ -176,8 +176,8 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
                                                    {"\xfe\xff\0a"s, "is UTF-16"},
                                                    {"\xff\xfe\0\0a\0\0\0"s, "is UTF-32"},
                                                    {"\0\0\xfe\xff\0\0\0a"s, "is UTF-32"},
-                                                   {"a\0\n\0"s, "byte 1: a byte of zero"},
-                                                   {"ab\xe9\n", "byte 2: no valid UTF-8"}}) {
+                                                   {"a\0\n\0"s, "byte 1: a zero byte"},
+                                                   {"ab\xe9\n", "byte 2: invalid UTF-8"}}) {
         auto const path = folder.with("source", bad.bytes);
         auto const said = [&](auto const& read) { return calm::test::sentence_of<error>(read); };
         auto const whole = said([&] { static_cast<void>(prompt_source(path).whole()); });
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
     BOOST_TEST(prompt_reader(given).next(9) == (lines{"a", "b"}));
     given.prompts = {"\xe9"};
     BOOST_TEST(has(calm::test::sentence_of<error>([&] { static_cast<void>(prompt_reader(given).next(9)); }),
-                   "--prompt, byte 0: no valid UTF-8"));
+                   "--prompt, byte 0: invalid UTF-8"));
 }
 
 // A client that waits for each answer before it sends the next line gets its answers.

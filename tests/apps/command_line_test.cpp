@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
         BOOST_ERROR("expected an error");
     } catch (error const& wrong) {
         BOOST_TEST((wrong.code() == errc::data));
-        BOOST_TEST(has(wrong.what(), "latin1.txt, line 3, byte 2: no valid UTF-8"));
+        BOOST_TEST(has(wrong.what(), "latin1.txt, line 3, byte 2: invalid UTF-8"));
     }
 }
 

@@ -26,5 +26,5 @@ BOOST_AUTO_TEST_CASE(a_model_is_converted_and_inspected) {
     std::filesystem::remove(folder.path("half/model-00002-of-00004.safetensors"));
     auto const broken = run_in(folder, "inspect --model half");
     BOOST_TEST(broken.status == 5);
-    BOOST_TEST(has(broken.err, "file 'model-00002-of-00004.safetensors': expected it beside the index, found none"));
+    BOOST_TEST(has(broken.err, "file 'model-00002-of-00004.safetensors': expected it next to the index, found none"));
 }

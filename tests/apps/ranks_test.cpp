@@ -136,8 +136,8 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
     check("SLURM_JOB_ID=x MASTER_ADDR=localhost " + srun, "train", "expected in SLURM_JOB_ID a number from 0 to ");
     // Ranks reachable by others need a secret, or explicit permission to go without.
     auto const nobody_s = "env -u HOME -u XDG_CONFIG_HOME MASTER_ADDR=192.0.2.1 " + torchrun;
-    check(nobody_s, "train", "expected a secret of the ranks (CALM_RANKS_SECRET or CALM_RANKS_SECRET_FILE)");
-    check("CALM_RANKS_INSECURE=1 " + nobody_s, "train", "expected at rank 0 an address of this machine");
+    check(nobody_s, "train", "expected a secret for the ranks (CALM_RANKS_SECRET or CALM_RANKS_SECRET_FILE)");
+    check("CALM_RANKS_INSECURE=1 " + nobody_s, "train", "expected an address of this machine, where rank 0 meets");
     check("MASTER_ADDR=no.such.host.invalid " + torchrun, "train", "expected in MASTER_ADDR a name or an address");
     if (calm::apps::has_mpi())
         check("ASAN_OPTIONS=detect_leaks=0 OMPI_COMM_WORLD_SIZE=2", "evaluate",

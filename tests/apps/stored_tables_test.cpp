@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
         auto const text = told_of(name);
         for (auto const* const part :
-             {"CALM with the head energy", "config.json says float32", "K, tokens a patch", "ae_model.encoder",
+             {"CALM with the head energy", "config.json says float32", "K, tokens per patch", "ae_model.encoder",
               "FLOPs a token, training (blocks of 2,048 tokens)", "FLOPs a token, generation", "trained on"})
             BOOST_TEST(has(text, part), "expected '" << part << "' in " << text);
         // A tensor stored under two names counts once.

@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
             BOOST_TEST((wrong.code() == errc::data));
             BOOST_TEST(wrong.path() == data.sources[0]);
             BOOST_TEST(wrong.place() == "line 2");
-            BOOST_TEST(std::string(wrong.what()).starts_with(data.sources[0] + ", line 2: no valid JSON"));
+            BOOST_TEST(std::string(wrong.what()).starts_with(data.sources[0] + ", line 2: invalid JSON"));
             BOOST_TEST(std::string(wrong.what()).ends_with("} (--skip-bad leaves such text out and counts it)"));
         }
     }
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(only_what_could_be_left_out_speaks_of_it) {
     BOOST_TEST(complaint(folder.path("texts")) ==
                folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad leaves " +
                    "such text out and counts it)");
-    BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: no valid UTF-8"));
+    BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: invalid UTF-8"));
     // A single file must contain text, and the holdout must leave some.
     for (auto const& said : {complaint(folder.path("texts/empty.txt")), complaint(folder.path("none")),
                              complaint(folder.with("a.txt", "a"), "6:0")}) {
@@ -159,8 +159,8 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_that_cannot_be_written_is_not_learned) {
         options.out = out;
         return test::sentence_of<error>([&] { train_tokenizer(options); });
     };
-    BOOST_TEST(test::has(complaint(folder.path("a.jsonl/x")), "a.jsonl: the directory cannot be made"));
-    BOOST_TEST(test::has(complaint(folder.path("new/deep/x")), "a.jsonl, line 1: no valid JSON"));
+    BOOST_TEST(test::has(complaint(folder.path("a.jsonl/x")), "a.jsonl: the directory cannot be created"));
+    BOOST_TEST(test::has(complaint(folder.path("new/deep/x")), "a.jsonl, line 1: invalid JSON"));
     BOOST_TEST(std::filesystem::is_empty(folder.path("new/deep")));
     options.data = from("stories:4000");
     BOOST_TEST(complaint(folder.path("new/deep/x")) == "");

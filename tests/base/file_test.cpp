@@ -97,13 +97,13 @@ BOOST_AUTO_TEST_CASE(failing_storage_is_a_sentence) {
     BOOST_TEST(device == "/dev/null: expected a file, found a device");
     auto const there =
         sentence_of<calm::error>([&] { calm::replaced_file file(folder.with("there", "x"), calm::if_exists::refuse); });
-    BOOST_TEST(there.find("expected a path where nothing stands yet") != std::string::npos);
+    BOOST_TEST(there.find("expected a path that does not exist yet") != std::string::npos);
     auto const meanwhile = sentence_of<calm::error>([&] {
         calm::replaced_file file(folder.path("new"), calm::if_exists::refuse);
         (void)folder.with("new", "of another");
         file.commit();
     });
-    BOOST_TEST(meanwhile.find("expected a path where nothing stands yet") != std::string::npos);
+    BOOST_TEST(meanwhile.find("expected a path that does not exist yet") != std::string::npos);
     BOOST_TEST(folder.content("new") == "of another");
 }
 

@@ -1,4 +1,4 @@
-// expect: calm::adamw: expected weights that are stored as they are updated, found a space with weights in bf16
+// expect: calm::adamw: expected trainable weights, found a space with bf16 weights
 #include "calm/train/loop.hpp"
 
 constexpr calm::autoencoder_configuration chosen{.hidden_size = 8, .intermediate_size = 8, .latent_size = 4};

@@ -1,4 +1,4 @@
-// expect: calm::space: expected weights of the type of the other numbers, or bf16 beside float
+// expect: calm::space: expected weights of the type of the other numbers, or bf16 weights with float
 #include "calm/nn/linear.hpp"
 
 #ifdef CALM_SHOULD_FAIL

@@ -1,4 +1,4 @@
-// expect: calm: a result, a cotangent and a gradient must have the shape of what they belong to
+// expect: calm: a result, a cotangent and a gradient must have the shape of their expression or operand
 #include "calm/tensor/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL

@@ -1,4 +1,4 @@
-// expect: calm::differentiate: the gradient of a row .D. needs scratch
+// expect: calm::differentiate: the gradient of a row .D. needs workspace
 #include "calm/tensor/expr.hpp"
 
 using rows = calm::tensor<float, calm::extents<2, 3>>;

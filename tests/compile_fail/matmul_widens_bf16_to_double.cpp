@@ -1,4 +1,4 @@
-// expect: calm::matmul: expected factors of one type, or a second one of bf16 for float
+// expect: calm::matmul: expected factors of one type, or float and a second one of bf16
 #include "calm/tensor/matmul.hpp"
 
 #ifdef CALM_SHOULD_FAIL

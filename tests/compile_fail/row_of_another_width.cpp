@@ -1,4 +1,4 @@
-// expect: calm: element-wise operands must have the same shape, or be a row .D. or a column .R, 1. beside .R, D.
+// expect: calm: element-wise operands must have the same shape, or be a row .D. or a column .R, 1. next to .R, D.
 #include "calm/tensor/expr.hpp"
 
 void add(calm::tensor<float, calm::extents<2, 3>>& y, calm::tensor<float, calm::extents<2, 3>> const& a,

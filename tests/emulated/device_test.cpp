@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(nothing_runs_before_the_host_waits) {
 BOOST_AUTO_TEST_CASE(a_kernel_with_an_address_of_the_host_is_refused) {
     context<emulated> ctx(0, 1);
     std::vector<float> here(N);
-    auto const refused = says(errc::device, "found one of the host's memory", "copy the numbers to the device");
+    auto const refused = says(errc::device, "found a host address", "copy the data to the device");
     BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{here.data()}), error, refused);
     float on_the_stack[N];
     BOOST_CHECK_EXCEPTION(launch(ctx, 2, numbering{on_the_stack}), error, refused);
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(copies_of_memory_that_is_not_the_devices_are_refused) {
     std::vector<float> here(N), there(N);
     using device_view = vector_view<float, dyn, emulated>;
     extents<dyn> const shape(N);
-    auto const refused = says(errc::device, "256 bytes of the device's memory");
+    auto const refused = says(errc::device, "256 bytes of device memory");
     BOOST_CHECK_EXCEPTION(copy(ctx, device_view(here.data(), shape), vector_view<float const>(there.data(), shape)),
                           error, refused);
     BOOST_CHECK_EXCEPTION(copy(ctx, vector_view<float>(there.data(), shape), device_view(here.data(), shape)), error,
@@ -287,7 +287,8 @@ BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
     [[maybe_unused]] auto const next = ctx.scratch.take<float>(extents<N>());
     launch(ctx, 2, numbering{x.data(), 1});
     ctx.scratch.clear();
-    BOOST_CHECK_EXCEPTION(ctx.wait(), error, says(errc::device, "wrote behind 256 bytes of the arena 'scratch'"));
+    BOOST_CHECK_EXCEPTION(ctx.wait(), error,
+                          says(errc::device, "wrote past the end of 256 bytes of the arena 'scratch'"));
     auto const again = ctx.scratch.take<float>(extents<N>());
     launch(ctx, 2, numbering{again.data()});
     ctx.scratch.clear();

@@ -161,15 +161,15 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
             work();
         };
         BOOST_CHECK_EXCEPTION(device_graph<emulated>(ctx, with_a_fill, 0), error,
-                              says(errc::device, "alone while a graph is made", what));
+                              says(errc::device, "during graph capture", what));
         std::vector<float> room;
         BOOST_TEST(on_host(ctx, there.view(), room)[49] == 1.0F, what);  // captured work does not run
     };
-    refused("memory that is taken", [&] { static_cast<void>(device.allocate(64)); });
-    refused("memory that is given back", [&] { device.release(taken); });
+    refused("a memory allocation", [&] { static_cast<void>(device.allocate(64)); });
+    refused("a memory release", [&] { device.release(taken); });
     refused("a copy to the host", [&] { ctx.download(here.data(), there.data(), 8); });
-    refused("a wait of the host", [&] { ctx.wait(); });
-    refused("a look of the host", [&] { device.open(); });
+    refused("a wait by the host", [&] { ctx.wait(); });
+    refused("host access to device memory", [&] { device.open(); });
     refused("another graph", [&] {
         static_cast<void>(device_graph<emulated>(
             ctx, [] {}, 0));
@@ -260,16 +260,16 @@ BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
     };
     auto const refused = [&](auto const& recorded, std::vector<float> const& x, auto const& besides, char const* why) {
         record(recorded);
-        BOOST_CHECK_EXCEPTION(work.ask(1, x, besides), error, says(errc::device, "done again", why));
+        BOOST_CHECK_EXCEPTION(work.ask(1, x, besides), error, says(errc::device, "graph replay mismatch", why));
         work.ask(1, {4, 5, 6}, besides);  // starts over
         BOOST_CHECK(work.found() == (std::vector<float>{4, 5, 6}));
     };
-    refused(fill_some(0), {1, 2, 3}, none, "as when it was recorded");
-    refused(none, {1, 2, 3}, fill_some(0), "expected nothing");
+    refused(fill_some(0), {1, 2, 3}, none, "captured");
+    refused(none, {1, 2, 3}, fill_some(0), "but nothing was captured");
     refused(none, {1, 2, 3, 4}, none, "a copy from the host (16)");
-    refused(fill_some(0), {1, 2, 3}, add_some, "as when it was recorded");
+    refused(fill_some(0), {1, 2, 3}, add_some, "captured");
 #if defined(__GNUC__) && !defined(__clang__)
-    refused(fill_some(0), {1, 2, 3}, fill_some(4), "as when it was recorded");  // another address
+    refused(fill_some(0), {1, 2, 3}, fill_some(4), "captured");  // another address
 #endif
 }
 

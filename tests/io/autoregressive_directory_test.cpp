@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_with_all_that_was_said_of_it, v
     auto own = made<C>(4);
     auto const d = describe_autoregressive<C>(7, ours());
     BOOST_TEST(has(sentence_of<error>([&] { save_autoregressive(path, own.model, d); }),
-                   "expected a path where nothing stands yet"));
+                   "expected a path that does not exist yet"));
     save_autoregressive(path, own.model, d, {{"more", "text"}}, if_exists::replace);
     BOOST_TEST(folder.content("model/more") == "text");
     BOOST_TEST(folder.content("model/tokenizer.model") == "AA== 0\n");
@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
     held<other> own(9, held_for::use);
     auto const said = sentence_of<error>([&] { load_autoregressive(from, own.model); });
     for (auto const* const part :
-         {"the model is not of the configuration at hand: hidden_size: expected 12, found 8",
+         {"the model does not match the configuration: hidden_size: expected 12, found 8",
           "intermediate_size: expected 11, found 10", "num_hidden_layers: expected 1, found 2",
           "num_attention_heads: expected 3, found 4", "num_key_value_heads: expected 3, found 2",
           "tie_word_embeddings: expected true, found false", "rms_norm_eps: expected 1e-06, found 1e-05",
@@ -389,7 +389,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     for (auto const* const name : {"", "..", "/dev/stdin", "../secret", "config.json", "model.safetensors"}) {
         json["calm"]["tokenizer"]["file"] = name;
         set(path, "calm", json["calm"]);
-        BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file beside it"),
+        BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file next to it"),
                    name);
     }
     // Nor a shard, whatever its name.
@@ -400,7 +400,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     std::ofstream(path + "/model.safetensors.index.json") << "{\"weight_map\":{" + map + "}}";
     json["calm"]["tokenizer"]["file"] = "weights.st";
     set(path, "calm", json["calm"]);
-    BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file beside it"));
+    BOOST_TEST(has(refusal_to_read(path), "key 'calm/tokenizer/file': expected the name of a file next to it"));
     set(path, "calm", nullptr);  // published files lack this object
     BOOST_TEST(refusal<tiny>(path) == "");
 }

@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along) {
         BOOST_TEST(folder.content(std::string("to/") + name) == name);
     for (auto const* const name : {"metrics.jsonl", "manifest.json", "training_args.bin"})
         BOOST_TEST(!std::filesystem::exists(to + "/" + name));
-    BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path where nothing stands yet"));
+    BOOST_TEST(has(sentence_of<error>([&] { convert_model(from, to); }), "expected a path that does not exist yet"));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_larger_than_any_that_is_read_is_not_copied) {

@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     std::ofstream log(path + "/metrics.jsonl", std::ios::app);
     log << "first\n" << std::flush;
     auto const refused = sentence_of([&] { save_calm(path, w.model, describe_tiny()); });
-    BOOST_TEST(refused.find("expected a path where nothing stands yet") != std::string::npos, refused);
+    BOOST_TEST(refused.find("expected a path that does not exist yet") != std::string::npos, refused);
     BOOST_TEST(folder.content("model/tokenizer.model") == "old");
 
     w.model.transformer.llama.child<"norm">().weight.value[0] = 42;
@@ -390,7 +390,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
         d.ae_path = path;
         write_config_json(folder.path("near/model/config.json"), d);
         auto const refusal = sentence_of([&] { read_model_description(folder.path("near/model")); });
-        BOOST_TEST(refusal.find("key 'ae_path': expected a directory in that of the model or beside it") !=
+        BOOST_TEST(refusal.find("key 'ae_path': expected a directory inside the model's directory or next to it") !=
                        std::string::npos,
                    refusal);
     }
@@ -412,9 +412,10 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
         d.ae_path = path;
         write_config_json(folder.path("model/config.json"), d);
         auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
-        BOOST_TEST(sentence.find("key 'ae_path': expected the directory of an autoencoder, found that of a CALM") !=
-                       std::string::npos,
-                   sentence);
+        BOOST_TEST(
+            sentence.find("key 'ae_path': expected the directory of an autoencoder, found the directory of a CALM") !=
+                std::string::npos,
+            sentence);
     }
 }
 
@@ -429,7 +430,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
         d.calm->tokenizer = tokenizer_description{name, "pattern", "fingerprint", {}};
         write_config_json(folder.path("model/config.json"), d);
         auto const sentence = sentence_of([&] { read_model_description(folder.path("model")); });
-        BOOST_TEST(sentence.find("key 'calm/tokenizer/file': expected the name of a file beside it") !=
+        BOOST_TEST(sentence.find("key 'calm/tokenizer/file': expected the name of a file next to it") !=
                        std::string::npos,
                    name);
     }

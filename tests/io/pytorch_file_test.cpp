@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(every_archive_that_is_not_of_torch_save_is_refused) {
         {"", "byte 0: expected the end record of a zip archive, found none"},
         {"\x80\x02\x8a\x0al\xfc\x9c"
          "F",
-         "byte 0: expected a zip archive, found a bare pickle of torch.save before"},
+         "byte 0: expected a zip archive, found a bare pickle from torch.save before"},
         {"{}", "expected the end record of a zip archive, found none"},
         {zip_of({}), "expected an entry 'NAME/data.pkl', found none among the 0 of the archive"},
         {zip_of({{"data.pkl", "x"}}), "expected an entry 'NAME/data.pkl', found none among the 1"},
@@ -135,13 +135,13 @@ BOOST_AUTO_TEST_CASE(every_archive_that_is_not_of_torch_save_is_refused) {
         {file_with({.offset = std::numeric_limits<std::int64_t>::max()}), "from 9223372036854775807 on"},
         {file_with({.shape = {3, 3}, .strides = {3, 1}}),
          "expected a window inside the 6 elements of its storage, found 9"},
-        {file_with({.shape = {huge}, .strides = {1}}), "expected a shape whose bytes 64 bits can count, found ["},
-        {file_with({.shape = {huge, huge}, .strides = {huge, 1}}), "expected a shape whose bytes 64 bits can count"},
+        {file_with({.shape = {huge}, .strides = {1}}), "expected a shape whose size in bytes fits 64 bits, found ["},
+        {file_with({.shape = {huge, huge}, .strides = {huge, 1}}), "expected a shape whose size in bytes fits 64 bits"},
         {file_with({.shape = {huge >> 4}, .strides = {1}}), "expected a window inside the 6 elements"},
-        {file_with({.strides = {1, 2}}), "expected the strides of shape [2, 3] row after row, found [1, 2]"},
-        {file_with({.strides = {0, 0}}), "expected the strides of shape [2, 3] row after row, found [0, 0]"},
-        {file_with({.strides = {3, 0}}), "row after row, found [3, 0]; save it with .contiguous()"},
-        {file_with({.strides = {huge, 1}}), "row after row, found [4611686018427387904, 1]"},
+        {file_with({.strides = {1, 2}}), "expected row-major strides for shape [2, 3], found [1, 2]"},
+        {file_with({.strides = {0, 0}}), "expected row-major strides for shape [2, 3], found [0, 0]"},
+        {file_with({.strides = {3, 0}}), "], found [3, 0]; save it with .contiguous()"},
+        {file_with({.strides = {huge, 1}}), "], found [4611686018427387904, 1]"},
     };
     BOOST_TEST(files.size() >= 35U);
     temporary_folder const folder;

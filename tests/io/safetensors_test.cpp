@@ -180,8 +180,8 @@ BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
         {shape("[9223372036854775808]"), sizes + "'922337"},
         {shape("[18446744073709551618]"), json},
         {shape("[4294967296,4294967296,4]"),
-         "tensor 'x': expected a shape whose bytes 64 bits can count, found F32 [4294967296, 4294967296, 4]"},
-        {shape("[4611686018427387906]"), "expected a shape whose bytes 64 bits can count, found F32 [461168"},
+         "tensor 'x': expected a shape whose size in bytes fits 64 bits, found F32 [4294967296, 4294967296, 4]"},
+        {shape("[4611686018427387906]"), "expected a shape whose size in bytes fits 64 bits, found F32 [461168"},
         {shape("[" + std::string(2000, '2') + "]"), json},
         // offsets
         {offsets("8"), pairs + "'8'"},

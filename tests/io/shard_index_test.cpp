@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(every_bad_index_has_its_sentence) {
         {file("\"" + std::string(256, 'n') + "\""), same},
         {R"({"weight_map":{"a":"1.safetensors","a":"2.safetensors"}})", "tensor 'a': expected it once, found it twice"},
         {with(two_files, "2.safetensors", "3.safetensors"),
-         "file '3.safetensors': expected it beside the index, found none"},
+         "file '3.safetensors': expected it next to the index, found none"},
         {with(two_files, R"("a":"1)", R"("a":"2)"),
          "tensor 'a': expected it in file '2.safetensors', found it in '1.safe"},
         {with(two_files, R"("c":)", R"("d":"2.safetensors","c":)"),
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(a_shard_that_is_a_link_stays_in_its_directory) {
     BOOST_TEST(has(said, "file '2.safetensors': expected a file in the same directory, found a link to"), said);
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::create_symlink("2.safetensors", model.folder.path("2.safetensors"));
-    BOOST_TEST(has(model.open(two_files), "file '2.safetensors': expected it beside the index, found none"));
+    BOOST_TEST(has(model.open(two_files), "file '2.safetensors': expected it next to the index, found none"));
     // A link within the directory is allowed.
     std::filesystem::remove(model.folder.path("2.safetensors"));
     std::filesystem::rename(elsewhere.path("blob"), model.folder.path("blob"));
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_said_at_once) {
           "tensor 'e': expected only tensors that the index lists",
           "tensor 'a': expected it in one file, found it in '1.safetensors' and in '2.safetensors'",
           "3.safetensors, byte 0: expected the length of the header of 8 bytes, found 6 bytes",
-          "file '4.safetensors': expected it beside the index, found none",
+          "file '4.safetensors': expected it next to the index, found none",
           "tensor 'c': expected it in file '2.safetensors', found it nowhere"})
         BOOST_TEST(has(said, part), "expected '" << part << "', found '" << said << "'");
     // The message stays readable for any number of problems.

@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(every_lie_of_an_archive_has_its_sentence) {
         {patched(wide, locator + 8, std::string(8, '\xff')), "the zip64 end record lies past the end"},
         {patched(wide, locator + 16, "\x02"), "expected disks 1, found 2"},
         {patched(patched(wide, locator + 28, "\x01"), locator + 30, "\x01"),
-         "expected the end record to say what its zip64 form says, found other numbers"},
+         "expected the end record to agree with its zip64 form, found other numbers"},
         {patched(wide, wide_extra, "\x02"), "entry 'a/one': expected a zip64 field with its sizes, found none"},
         {patched(wide, wide_extra + 2, "\x10"), "extra field"},
         {patched(wide, wide_extra + 4, std::string(16, '\xff')), "bytes of content before the central directory"},

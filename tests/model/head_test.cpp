@@ -122,6 +122,7 @@ BOOST_AUTO_TEST_CASE(a_head_is_known_once_under_names_of_its_own) {
         }
         return "";
     };
-    BOOST_TEST(has(refused([] { add_head<own_head<0>>(); }), "expected a name and an architecture of its own"));
+    BOOST_TEST(
+        has(refused([] { add_head<own_head<0>>(); }), "expected a name and an architecture that no other head has"));
     BOOST_TEST(has(refused([] { add_head<own_head<1>>(); }), "found own and EnergyTransformer"));
 }

@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors
     BOOST_TEST(worst < (sizeof(T) == 8 ? 1e-13 : 3e-5));
     BOOST_CHECK_EXCEPTION(
         p.model.inner.extend(p.ctx, matrix_view<T const, D, backend>(x.data(), extents<dyn, D>(B)), cache, theta),
-        error, says(errc::usage, "holds 130 positions, 131 were asked for", "make it larger"));
+        error, says(errc::usage, "holds 130 positions, but 131 are needed", "make it larger"));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {

@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
     };
     BOOST_TEST(told([&] {
                    cache.append(ctx, 0, in_rows(three), in_rows(three));
-               }).find("holds 2 positions, 3 were asked for; make it larger") != std::string::npos);
+               }).find("holds 2 positions, but 3 are needed; make it larger") != std::string::npos);
     BOOST_TEST(cache.length(0) == 0);
     BOOST_TEST(told([&] { cache.truncate(0, -1); }).find("at least 0, found -1") != std::string::npos);
 }

@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
     };
     BOOST_TEST(heard({{1, 2}}, 0, 2) == "");
     for (auto const& lies : {std::vector<found>{{2, 2}}, {{-1, 2}}, {{0, 2}}, {{1, 100}}})
-        BOOST_TEST(has(heard(lies, 0, 2), "expected one result at most of each of 2 pieces"));
+        BOOST_TEST(has(heard(lies, 0, 2), "expected at most one result for each of 2 pieces"));
     BOOST_TEST(has(heard({{1, 2}}, 3, 2), "expected results of 16 bytes each"));
     BOOST_TEST(has(heard({{1, 2}, {2, 2}}, 0, 2), "expected a message of at most 16 bytes, found one of 32"));
     for (index_t const count : {index_t{-1}, std::numeric_limits<index_t>::max()})

@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_not_waited_for_longer_than_timeout) {
         };
         auto const said = said_by(fabric, 3, 1);
         auto const sentence = std::string("expected NCCL to ") + (group == 0 ? "begin" : "begin to send") +
-                              " after step 7, found: no end of it for 1 s";
+                              " after step 7, found: no completion for 1 s";
         for (std::size_t const r : {0U, 1U}) BOOST_TEST(has(said[r], sentence), said[r]);
         BOOST_TEST(all_aborted(fabric, 3));
     }
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(messages_that_never_come_are_not_waited_for_longer_than_tim
     fake_fabric fabric(2);
     fabric.never_done = true;
     auto const said = said_by(fabric, 2, 1);
-    auto const sentence = "expected NCCL to send and receive after step 7, found: no end of it for 1 s";
+    auto const sentence = "expected NCCL to send and receive after step 7, found: no completion for 1 s";
     BOOST_TEST((has(said[0], sentence) || has(said[1], sentence)), said[0]);
     BOOST_TEST(all_aborted(fabric, 2));
 }

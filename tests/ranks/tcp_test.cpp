@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
         ranks.barrier();
         if (ranks.rank() != 2) ranks.barrier();
     });
-    BOOST_TEST(has(said[0], "rank 2 has ended after step 7: expected an answer of each of 3 ranks"), said[0]);
+    BOOST_TEST(has(said[0], "rank 2 has ended after step 7: expected an answer from each of 3 ranks"), said[0]);
     BOOST_TEST(said[2].empty());
 }
 
@@ -283,11 +283,12 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
                nowhere);
     // An address for documentation (RFC 5737), which no machine here has.
     auto const elsewhere = at("192.0.2.1", true);
-    BOOST_TEST(has(elsewhere, "expected at rank 0 an address of this machine to meet the other ranks at, found "
+    BOOST_TEST(has(elsewhere, "expected an address of this machine, where rank 0 meets the other ranks, found "
                               "192.0.2.1:1 (MASTER_ADDR, "),
                elsewhere);
     auto const open = at("192.0.2.1", false);
-    BOOST_TEST(has(open, "expected a secret of the ranks (tcp_place::secret), as they meet at 192.0.2.1:1"), open);
+    BOOST_TEST(has(open, "expected a secret for the ranks (tcp_place::secret), because they meet at 192.0.2.1:1"),
+               open);
     BOOST_TEST(has(open, "which other machines may reach, found none"), open);
     BOOST_TEST(has(at("", true), "expected in MASTER_ADDR"));
 }
@@ -341,7 +342,7 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
         BOOST_TEST(has(says, where + expected), says);
     };
     check(said_to([](tcp_place& p) { p.job = "another"; }), "it is a rank of another job");
-    check(said_to([](tcp_place& p) { p.secret = ""; }), "it is a rank that has a secret, and this one has none");
+    check(said_to([](tcp_place& p) { p.secret = ""; }), "it is a rank with a secret, but this rank has none");
     check(said_to([](tcp_place& p) { p.secret += "!"; }), "it has another secret than this rank");
     {
         std::lock_guard const lock(mutex);
@@ -354,7 +355,7 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     BOOST_TEST(second.get() == "");
     BOOST_TEST(first.get() == "");
     BOOST_REQUIRE(heard.size() == 2U);
-    BOOST_TEST(has(heard[0], "refused one that says that it is rank 1 of 3"), heard[0]);
+    BOOST_TEST(has(heard[0], "refused a process that says it is rank 1 of 3"), heard[0]);
     BOOST_TEST(has(heard[1], "compiled as 'another', not 'one build'"), heard[1]);
 }
 
@@ -371,7 +372,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_refused) {
     auto third = begun(place_at(port, 2, 3), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
     auto const one = both[0].get(), other = both[1].get();
     BOOST_TEST((one.empty() || other.empty()));
-    BOOST_TEST(has(one + other, "it has a rank 1 already: each number stands for one process"), one + other);
+    BOOST_TEST(has(one + other, "it already has a rank 1: each rank number is one process"), one + other);
     BOOST_TEST(first.get() == "");
     BOOST_TEST(third.get() == "");
 }
@@ -555,11 +556,11 @@ BOOST_AUTO_TEST_CASE(a_failure_that_is_told_is_one) {
     auto const [is, said] = told("\4one\x1b[2J\ntwo", 1);
     BOOST_TEST((is == errc::data));
     BOOST_TEST(said == "rank 1: one\\x1b[2J\ntwo");
-    BOOST_TEST(told("\4", 1).second == "rank 1: it cannot go on, and does not say why");
-    BOOST_TEST(has(told("", 1).second, "expected messages of rank 1, found what no rank sends"));
-    BOOST_TEST(has(told(std::string(5000, 'a'), 1).second, "found what no rank sends"));
-    BOOST_TEST(has(told("1", 2).second, "found what no rank sends"));
-    BOOST_TEST(has(told("", 77).second, "found what no rank sends"));
+    BOOST_TEST(told("\4", 1).second == "rank 1: it cannot continue, and gives no reason");
+    BOOST_TEST(has(told("", 1).second, "expected messages of rank 1, found bytes that no rank sends"));
+    BOOST_TEST(has(told(std::string(5000, 'a'), 1).second, "found bytes that no rank sends"));
+    BOOST_TEST(has(told("1", 2).second, "found bytes that no rank sends"));
+    BOOST_TEST(has(told("", 77).second, "found bytes that no rank sends"));
     BOOST_TEST(has(told("four", 0).second, "rank 0 expected 0 bytes from rank 1, found 4"));
 }
 
@@ -644,7 +645,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
     };
     BOOST_TEST(has(found([](tcp_socket const&) {}), "it does not answer a greeting"));
     BOOST_TEST(has(found(say(20)), "it does not answer a greeting"));
-    BOOST_TEST(has(found(say(500)), "it answers otherwise than a rank of this version"));
+    BOOST_TEST(has(found(say(500)), "its answer is not from a rank of this version"));
     BOOST_TEST(has(found([](tcp_socket const& to) { to.end_sending(); }), "it closes the connection"));
 }
 

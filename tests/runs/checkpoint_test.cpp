@@ -335,7 +335,7 @@ BOOST_AUTO_TEST_CASE(a_state_that_cannot_be_is_refused) {
     BOOST_TEST(has(complaint("\"step\"", "\"stop\""), "key 'step': is missing"));
     BOOST_TEST(has(complaint("\"format\": 1", "\"format\": 2"), "later version"));
     BOOST_TEST(has(complaint("\"seconds\": 0.0", "\"seconds\": -1"), "expected a time"));
-    BOOST_TEST(has(complaint("\"recipe\": {}", "\"recipe\": {\"a\": 1}"), "expected words"));
+    BOOST_TEST(has(complaint("\"recipe\": {}", "\"recipe\": {\"a\": 1}"), "expected strings"));
     BOOST_TEST(has(complaint("{", "["), "expected a JSON object, found none"));
     BOOST_TEST(has(complaint("{", "{" + std::string(json_limit::state, ' ')), "at most 1000000 bytes, found 1000"));
 }
@@ -355,7 +355,7 @@ BOOST_AUTO_TEST_CASE(moments_of_another_model_change_nothing) {
     BOOST_TEST(
         has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected a tensor 'exp_avg."));
     state.moments = {{first.name, first.element, first.bytes.first(first.element)}};
-    BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "is of another model"));
+    BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "belongs to another model"));
     state.moments = {first};
     BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected 2 tensors"));
     BOOST_TEST(state.step == 0);

@@ -316,7 +316,8 @@ BOOST_AUTO_TEST_CASE(every_damage_is_found_and_the_checkpoint_before_is_taken) {
     std::filesystem::copy(run.path("checkpoints/step-00000001"), newest);
     expect_damage("the other checkpoint");
     std::filesystem::remove(run.path("checkpoints/step-00000001/state.json"));
-    BOOST_TEST(has(sentence_of<error>([&] { static_cast<void>(run.newest()); }), "none of its 2 checkpoints is whole"));
+    BOOST_TEST(
+        has(sentence_of<error>([&] { static_cast<void>(run.newest()); }), "none of its 2 checkpoints is intact"));
     save(run, 3);
     BOOST_TEST(found_step(run) == 3);
 }
@@ -385,7 +386,7 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_written_is_refused_and_read) {
     now = {.how = failing::from_then_on, .number = 1, .code = EROFS};
     auto const made = sentence_of<error>([&] { run_directory run(path); });
     now = {};
-    BOOST_TEST(has(made, "cannot be made: Read-only file system"));
+    BOOST_TEST(has(made, "cannot be created: Read-only file system"));
     run_directory run(path);
     save(run, 1);
     now = {.how = failing::from_then_on, .number = 1, .code = EROFS};

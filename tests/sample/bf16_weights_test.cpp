@@ -151,6 +151,7 @@ BOOST_AUTO_TEST_CASE(matrices_take_two_bytes_and_the_rest_stays) {
             (std::is_same_v<T, bf16> ? matrices : others) += static_cast<std::size_t>(values.size()) * sizeof(T);
         });
     BOOST_TEST(matrices > 10 * others);
-    BOOST_CHECK_EXCEPTION((resident<calm_model<base, bf16_weights>>(V)), error,
-                          says(errc::usage, "to be held for use, found held_for::training"));
+    BOOST_CHECK_EXCEPTION(
+        (resident<calm_model<base, bf16_weights>>(V)), error,
+        says(errc::usage, "expected held_for::use for a model with bf16 weights, found held_for::training"));
 }

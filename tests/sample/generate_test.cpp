@@ -462,7 +462,7 @@ BOOST_AUTO_TEST_CASE(latents_that_are_no_numbers_have_no_tokens) {
             static_cast<void>(run(u.model, {.sampler = rule, .max_tokens = 2 * K}));
             return 0;
         } catch (error const& e) {
-            BOOST_TEST(std::string(e.what()).find("expected a decoder whose numbers are finite") != std::string::npos,
+            BOOST_TEST(std::string(e.what()).find("expected finite numbers in the decoder") != std::string::npos,
                        e.what());
             return static_cast<int>(e.code());
         }

@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(activations_are_rounded_where_products_round) {
     auto const full = ctx.saved.take<float>(x.extents());
     activations<float const, 64, emulated> const other(full);
     BOOST_CHECK_EXCEPTION(with_numbers([](auto const&, auto const&) {}, x, activations<float, 64, emulated>(full)),
-                          error, says(errc::usage, "all rounded, or none"));
+                          error, says(errc::usage, "all activations rounded, or none"));
     BOOST_TEST(!other.is_rounded());
 }
 

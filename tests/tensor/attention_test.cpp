@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(every_operand_of_attention_of_another_size_is_refused) {
     check(call_attention, given{.head_size = 0},
           "calm::attention: expected rows of whole heads of 0 numbers, found rows of 16");
     check(call_attention, given{.kv_width = 12, .values_width = 12},
-          "calm::attention: expected 4 heads to share the heads of keys evenly, found 3");
+          "calm::attention: expected 4 heads to be a multiple of the key heads, found 3");
 }
 
 BOOST_AUTO_TEST_CASE(every_operand_of_its_gradient_of_another_size_is_refused) {
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(every_operand_beside_a_cache_of_another_size_is_refused) {
     check(call_cached_attention, cached_given{.kv_width = 6},
           "calm::attention: expected rows of whole heads of 4 numbers, found rows of 6");
     check(call_cached_attention, cached_given{.sequence = 3},
-          "calm::cached_attention: expected a sequence of 3, found number 3");
+          "calm::cached_attention: expected a sequence number below 3, found 3");
     check(call_cached_attention, cached_given{.length = 4},
           "calm::cached_attention: expected room for 5 positions of a sequence, found room for 4");
 
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(every_operand_beside_a_cache_of_another_size_is_refused) {
           "calm::append_positions: expected a whole number of rows for each of 2, found 3");
     check(call_append, cached_given{.new_width = 6}, "calm::append_positions: expected rows of 8 numbers, found 6");
     check(call_append, cached_given{.sequence = -1},
-          "calm::append_positions: expected a sequence of 3, found number -1");
+          "calm::append_positions: expected a sequence number below 3, found -1");
 }
 
 BOOST_AUTO_TEST_CASE(larger_memory_must_hold_what_is_moved) {

@@ -316,9 +316,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, executors) 
     auto const shape = says(errc::usage, "must have the same shape");
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * other.w), error, shape);
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * column(o.w)), error, shape);
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * row_sum(other.x)), error, says(errc::usage, "on its own", "6", "5"));
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * row_sum(other.x)), error,
+                          says(errc::usage, "evaluate that one separately", "6", "5"));
     BOOST_CHECK_EXCEPTION(evaluate(ctx, column(o.c), row_sum(o.x) + row_sum(other.x)), error,
-                          says(errc::usage, "on its own", "6", "5"));
+                          says(errc::usage, "evaluate that one separately", "6", "5"));
     typename on::template tensor<extents<dyn, dyn>> none{extents<dyn, dyn>(3, 0)};
     typename on::vector three{extents<dyn>(3)};
     evaluate(ctx, none, none - row_mean(none));  // nothing

@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_of_a_wider_matrix, on, executors) {
                          2, [&](index_t l) { return wide[(3 + l) * 9 + i]; }, [&](index_t l) { return f[l * 4 + j]; }),
                      rounding<T>));
     BOOST_CHECK_EXCEPTION((columns<7, 3>(wide)), error,
-                          says(errc::usage, "calm::columns: columns 7 to 10 of a matrix of 9"));
+                          says(errc::usage, "calm::columns: expected columns within [0, 9), found [7, 10)"));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(leading_dimensions_are_taken_together, on, executors) {

@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, more.view(), read(x), seen<on>(many)), error,
                           says(errc::tokenizer, "token id 5 "));
     BOOST_TEST(ctx.scratch.used() == 0U);
-    auto const shape = says(errc::usage, "expected one row an id, (3, 5), found (2, 5)");
+    auto const shape = says(errc::usage, "expected one row per id, (3, 5), found (2, 5)");
     ids_on<on> const three{0, 1, 2};
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), read(x), seen<on>(three)), error, shape);
     BOOST_CHECK_EXCEPTION(scatter_add_rows(ctx, y.view(), read(y), seen<on>(three)), error, shape);

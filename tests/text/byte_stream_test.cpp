@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_is_refused) {
         return bytes;
     };
     for (auto const& [name, whole] : {std::pair<std::string, std::string>{"a.gz", gzip(text)}, {"a.zst", zstd(text)}}) {
-        auto const kind = "no intact " + std::string(name == "a.gz" ? "gzip" : "zstd") + " data";
+        auto const kind = "invalid " + std::string(name == "a.gz" ? "gzip" : "zstd") + " data";
         for (std::size_t const at : {std::size_t{0}, whole.size() / 2, whole.size() - 1})
             if (auto const said = f.complaint(name, damaged(whole, at)); !has(said, "ends early"))
                 BOOST_TEST(has(said, kind), said);

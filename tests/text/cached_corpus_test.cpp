@@ -199,7 +199,8 @@ BOOST_AUTO_TEST_CASE(ids_of_many_small_files_are_kept_on_the_disk_without_a_name
     auto const held = calm::build_corpus(specs, words, {}, cache);
     BOOST_TEST(same(held) == held.held());
     BOOST_TEST_REQUIRE(told.size() == 2U);
-    BOOST_TEST(told.back().find("held in memory, for the cache cannot be written") != std::string::npos, told.back());
+    BOOST_TEST(told.back().find("held in memory, because the cache cannot be written") != std::string::npos,
+               told.back());
 }
 
 BOOST_AUTO_TEST_CASE(malformed_documents_are_counted_once) {

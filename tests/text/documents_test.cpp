@@ -121,9 +121,9 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
         temporary_file const file("bad.jsonl", "{\"text\": \"fine\"}\n" + content + "\n");
         return complaint({file.path()});
     };
-    BOOST_TEST(has(line("{\"text\": \"cut"), "bad.jsonl, line 2: no valid JSON"));
-    BOOST_TEST(has(line("{\"text\": \"\xff\"}"), "bad.jsonl, line 2, byte 10: no valid UTF-8"));
-    BOOST_TEST(has(line("{\"text\": \"a\"} {\"text\": \"b\"}"), "line 2: no valid JSON"));
+    BOOST_TEST(has(line("{\"text\": \"cut"), "bad.jsonl, line 2: invalid JSON"));
+    BOOST_TEST(has(line("{\"text\": \"\xff\"}"), "bad.jsonl, line 2, byte 10: invalid UTF-8"));
+    BOOST_TEST(has(line("{\"text\": \"a\"} {\"text\": \"b\"}"), "line 2: invalid JSON"));
     BOOST_TEST(has(line("[1]"), "line 2: expected an object with a field \"text\", found an array"));
     BOOST_TEST(has(line("\"text\""), "found a string"));
     BOOST_TEST(has(line("{\"Text\": \"a\"}"), "line 2: the object has no field \"text\""));
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(malformed_documents_are_left_out_and_have_no_number) {
     BOOST_TEST(visited({file.path()}, {.skip = &skipped}) == (strings{"0", "1", "2"}));
     BOOST_TEST(skipped.count == 2U);
     BOOST_REQUIRE(skipped.causes.size() == 2U);
-    BOOST_TEST(has(skipped.causes[0].first, "line 2: no valid JSON"));
+    BOOST_TEST(has(skipped.causes[0].first, "line 2: invalid JSON"));
     BOOST_TEST(has(skipped.causes[1].first, "line 4: the object has no field"));
     BOOST_TEST(visited({file.path()}, {.use = split::heldout, .held = holdout::parse("3:1"), .skip = &skipped}) ==
                (strings{"1"}));

@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(runs_and_models_in_a_folder_are_no_text) {
     BOOST_TEST(files_of(f.at("run/*.jsonl")) == strings{f.at("run/samples.jsonl")});
     BOOST_TEST(files_of(f.at("run/samples.jsonl")) == strings{f.at("run/samples.jsonl")});
     BOOST_TEST(calm::files_of(f.at("run/d*/*.txt")).left_out.empty());
-    BOOST_TEST(has(complaint(f.at("run")), "run: it holds a run or a model, whose files are no text"));
+    BOOST_TEST(has(complaint(f.at("run")), "run: it holds a run or a model, whose files are not text"));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_is_itself_or_refused) {

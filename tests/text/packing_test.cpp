@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(evaluation_is_the_whole_blocks_in_order) {
     for (std::size_t const bad : {0U, 7U})
         BOOST_TEST(sentence_of<calm::error>([&] {
                        (void)calm::evaluation_blocks(documents, rule, bad);
-                   }).find("no whole number of patches of 2") != std::string::npos);
+                   }).find("not a whole number of patches of 2") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_mode_and_a_use_name_a_packing) {

@@ -54,28 +54,29 @@ std::vector<bad_file> bad_files() {
     std::string const long_line = "{\"text\": \"" + std::string(200, 'x') + "\"}\n";
     return {
         // JSON lines: invalid JSON
-        {"a.jsonl", "nothing\n" + good, "line 1: no valid JSON", {"good"}},
-        {"a.jsonl", good + "{\"text\": \"cut", "line 2: no valid JSON", {"good"}},
-        {"a.jsonl", good + "{\"text\": \"a\"} {}\n" + good, "line 2: no valid JSON", {"good", "good"}},
-        {"a.jsonl", "{'text': 'a'}\n", "line 1: no valid JSON"},
-        {"a.jsonl", "{\"text\": \"a\",}\n", "line 1: no valid JSON"},
-        {"a.jsonl", "{\"text\": NaN}\n", "line 1: no valid JSON: NaN is no value"},
-        {"a.jsonl", "{\"text\": \"a NaN\", \"n\": [-Infinity]}\n", "line 1: no valid JSON: -Infinity is no value"},
-        {"a.jsonl", "{\"text\": \"a\", \"n\": 01e999}\n", "line 1: no valid JSON"},
-        {"a.jsonl", "{\"text\": \"a\", \"n\": 1e999x}\n", "line 1: no valid JSON"},
+        {"a.jsonl", "nothing\n" + good, "line 1: invalid JSON", {"good"}},
+        {"a.jsonl", good + "{\"text\": \"cut", "line 2: invalid JSON", {"good"}},
+        {"a.jsonl", good + "{\"text\": \"a\"} {}\n" + good, "line 2: invalid JSON", {"good", "good"}},
+        {"a.jsonl", "{'text': 'a'}\n", "line 1: invalid JSON"},
+        {"a.jsonl", "{\"text\": \"a\",}\n", "line 1: invalid JSON"},
+        {"a.jsonl", "{\"text\": NaN}\n", "line 1: invalid JSON: NaN is not a JSON value"},
+        {"a.jsonl", "{\"text\": \"a NaN\", \"n\": [-Infinity]}\n",
+         "line 1: invalid JSON: -Infinity is not a JSON value"},
+        {"a.jsonl", "{\"text\": \"a\", \"n\": 01e999}\n", "line 1: invalid JSON"},
+        {"a.jsonl", "{\"text\": \"a\", \"n\": 1e999x}\n", "line 1: invalid JSON"},
         {"a.jsonl", "{\"text\": 1e999}\n", "line 1: the field \"text\" must be a string, found a number"},
-        {"a.jsonl", "{\"text\": \"\\ud800\"}\n", "line 1: no valid JSON: \\ud800 is a lone surrogate"},
-        {"a.jsonl", "{\"text\": \"\\\\\\uD83D\\uDE00\\uDE01\"}\n", "no valid JSON: \\uDE01 is a lone surrogate"},
-        {"a.jsonl", "{\"text\": \"\\x41\"}\n", "line 1: no valid JSON"},
-        {"a.jsonl", "{\"text\": \"a\tb\"}\n", "line 1: no valid JSON"},
-        {"a.jsonl", bytes("{\"text\": \"a\0b\"}\n"sv), "line 1, byte 11: a byte of zero"},
-        {"a.jsonl", "{\"text\": \"a\"}, \n", "line 1: no valid JSON"},
-        {"a.json", "{\n  \"text\": \"pretty\"\n}\n", "line 1: no valid JSON", {}, 3},
-        {"a.jsonl", "{\"meta\": " + std::string(40, '[') + "\n", "line 1: no valid JSON"},
-        {"a.jsonl", good + "\xef\xbb\xbf{\"text\": \"a\"}\n", "line 2: no valid JSON", {"good"}},
+        {"a.jsonl", "{\"text\": \"\\ud800\"}\n", "line 1: invalid JSON: \\ud800 is a lone surrogate"},
+        {"a.jsonl", "{\"text\": \"\\\\\\uD83D\\uDE00\\uDE01\"}\n", "invalid JSON: \\uDE01 is a lone surrogate"},
+        {"a.jsonl", "{\"text\": \"\\x41\"}\n", "line 1: invalid JSON"},
+        {"a.jsonl", "{\"text\": \"a\tb\"}\n", "line 1: invalid JSON"},
+        {"a.jsonl", bytes("{\"text\": \"a\0b\"}\n"sv), "line 1, byte 11: a zero byte"},
+        {"a.jsonl", "{\"text\": \"a\"}, \n", "line 1: invalid JSON"},
+        {"a.json", "{\n  \"text\": \"pretty\"\n}\n", "line 1: invalid JSON", {}, 3},
+        {"a.jsonl", "{\"meta\": " + std::string(40, '[') + "\n", "line 1: invalid JSON"},
+        {"a.jsonl", good + "\xef\xbb\xbf{\"text\": \"a\"}\n", "line 2: invalid JSON", {"good"}},
         // invalid UTF-8
-        {"a.jsonl", good + "{\"text\": \"a\xff\"}\n", "line 2, byte 11: no valid UTF-8", {"good"}},
-        {"a.jsonl", "{\"text\": \"\xed\xa0\x80\"}\n", "line 1, byte 10: no valid UTF-8"},
+        {"a.jsonl", good + "{\"text\": \"a\xff\"}\n", "line 2, byte 11: invalid UTF-8", {"good"}},
+        {"a.jsonl", "{\"text\": \"\xed\xa0\x80\"}\n", "line 1, byte 10: invalid UTF-8"},
         {"a.jsonl", "{\"text\": \"\xc3\"}\n", "line 1, byte 10"},
         {"a.jsonl", "{\"\xe9\": 1, \"text\": \"a\"}\n", "line 1, byte 2"},
         {"a.jsonl", bytes("\xff\xfe{\0"sv), "line 1, byte 0: the text is UTF-16"},
@@ -104,24 +105,24 @@ std::vector<bad_file> bad_files() {
         {"a.txt.gz", gzip(""), "the file is empty"},
         {"a.txt", std::string(1001, 'x'), "the file has more than 1000 bytes, too much for one document"},
         // .txt: not text
-        {"a.txt", "caf\xe9, s. v. p.", "byte 3: no valid UTF-8"},
-        {"a.txt", "\xc0\xaf", "byte 0: no valid UTF-8"},
-        {"a.txt", "ends inside \xe2\x82", "byte 12: no valid UTF-8"},
+        {"a.txt", "caf\xe9, s. v. p.", "byte 3: invalid UTF-8"},
+        {"a.txt", "\xc0\xaf", "byte 0: invalid UTF-8"},
+        {"a.txt", "ends inside \xe2\x82", "byte 12: invalid UTF-8"},
         {"a.txt", bytes("\xff\xfeh\0"sv), "byte 0: the text is UTF-16"},
         {"a.txt", bytes("\xff\xfe\0\0h\0\0\0"sv), "byte 0: the text is UTF-32"},
         {"a.txt", bytes("\0\0\xfe\xff\0\0\0h"sv), "byte 0: the text is UTF-32"},
         {"a.jsonl", bytes("\0\0\xfe\xff\0\0\0{"sv), "line 1, byte 0: the text is UTF-32"},
-        {"a.txt", bytes("ELF\0\1"sv), "byte 3: a byte of zero"},
-        {"a.txt.zst", zstd("caf\xe9"), "byte 3: no valid UTF-8"},
+        {"a.txt", bytes("ELF\0\1"sv), "byte 3: a zero byte"},
+        {"a.txt.zst", zstd("caf\xe9"), "byte 3: invalid UTF-8"},
         // compressed files: a partial last line does not count
         {"a.jsonl.gz", cut_gz.substr(0, cut_gz.size() - 1), "the compressed file ends early", {"good", "good"}},
         {"a.jsonl.zst", cut_zst.substr(0, cut_zst.size() - 1), "the compressed file ends early", {"good", "good"}},
         {"a.jsonl.gz", gzip(good) + gzip(line("cut")).substr(0, 20), "the compressed file ends early", {"good"}},
         {"a.txt.gz", gzip("some text").substr(0, 20), "byte 20: the compressed file ends early"},
-        {"a.jsonl.gz", good, "byte 2: no intact gzip data"},
-        {"a.jsonl.zst", good, "no intact zstd data"},
-        {"a.jsonl.gz", zstd(good), "no intact gzip data"},
-        {"a.jsonl.zst", zstd(good) + "and more", "no intact zstd data", {"good"}},
+        {"a.jsonl.gz", good, "byte 2: invalid gzip data"},
+        {"a.jsonl.zst", good, "invalid zstd data"},
+        {"a.jsonl.gz", zstd(good), "invalid gzip data"},
+        {"a.jsonl.zst", zstd(good) + "and more", "invalid zstd data", {"good"}},
     };
 }
 
@@ -216,7 +217,7 @@ BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
     BOOST_TEST(has(refused("a.jsonl", ""), "only blank lines"));
     BOOST_TEST(read("a.txt", "x") == strings{"x"});
     BOOST_TEST(read("a.txt", "\n") == strings{"\n"});
-    BOOST_TEST(has(refused("a.jsonl", "x"), "line 1: no valid JSON"));
+    BOOST_TEST(has(refused("a.jsonl", "x"), "line 1: invalid JSON"));
     BOOST_TEST(read("a.txt", "no end") == strings{"no end"});
     BOOST_TEST(read("a.jsonl", "{\"text\": \"no end\"}") == strings{"no end"});
     std::string text;  // characters of one to four bytes, so that blocks end inside them
@@ -229,9 +230,9 @@ BOOST_AUTO_TEST_CASE(files_of_every_size_are_read) {
             auto const one = std::string(size, 'x') + end + "y";
             BOOST_TEST((read("a.txt", one) == strings{one}));
             BOOST_TEST(has(refused("a.txt", std::string(size, 'x') + end + "\xff"),
-                           "byte " + std::to_string(size + std::string(end).size()) + ": no valid UTF-8"));
+                           "byte " + std::to_string(size + std::string(end).size()) + ": invalid UTF-8"));
             BOOST_TEST(has(refused("a.txt", std::string(size, 'x') + "\xf0\x9f\x98"),
-                           "byte " + std::to_string(size) + ": no valid UTF-8"));
+                           "byte " + std::to_string(size) + ": invalid UTF-8"));
         }
     // Parsed structure takes memory, so a line may contain little besides text.
     auto const many = refused("a.jsonl", "{\"a\": [" + std::string(3'000'000, ',') + "], \"text\": \"x\"}\n");
@@ -250,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_line_of_a_hundred_megabytes_is_one_too_many) {
     for (std::size_t i = 0; i < varied.size(); i += 1 + i % 97) varied[i] = static_cast<char>('a' + i * i % 23);
     auto const plain = folder.with("a.jsonl", line("a") + line(varied) + line("b"));
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)documents_of(plain); }),
-                   "line 2: the line has more than 67108864 bytes: expected one document a line"));
+                   "line 2: the line has more than 67108864 bytes: expected one document per line"));
     calm::skipped_documents skipped;
     BOOST_TEST(documents_of(plain, &skipped) == (strings{"a", "b"}));
     BOOST_TEST(skipped.count == 1U);

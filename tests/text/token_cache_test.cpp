@@ -96,15 +96,15 @@ BOOST_AUTO_TEST_CASE(a_stale_or_damaged_cache_is_made_anew_aloud) {
     BOOST_TEST(has(why(words), "there is none yet"));
     BOOST_TEST(why(words) == "");
     auto const learned = calm::tokenizer::train(strings{lines(50)}, 265);
-    BOOST_TEST(has(why(learned), "it is of another tokenizer"));
-    BOOST_TEST(has(why(words), "its ids are of another vocabulary"));
+    BOOST_TEST(has(why(learned), "it belongs to another tokenizer"));
+    BOOST_TEST(has(why(words), "its ids belong to another vocabulary"));
     (void)folder.with("a.jsonl", lines(5, "stary"));  // the same size
     BOOST_TEST(has(why(words), "the text has changed"));
     (void)folder.with("a.jsonl", lines(6));
     BOOST_TEST(has(why(words), "the text has changed"));
     auto const kept = path + ".calm-tokens";
     std::filesystem::resize_file(kept, 1000);
-    BOOST_TEST(has(why(words), "its length is not that of its header"));
+    BOOST_TEST(has(why(words), "its length does not match its header"));
     (void)folder.with("a.jsonl.calm-tokens", "something else");
     BOOST_TEST(has(why(words), "it ends early"));
     // A new modification time alone does not mean a new text.
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(where_no_cache_can_be_it_is_said_once) {
     cache.folder = folder.path("a.jsonl");  // a file, which stops even root
     BOOST_TEST(calm::build_corpus(specs, {}, {}, cache).documents() == 10U);
     BOOST_TEST(cache.told.size() == 1U);
-    BOOST_TEST(has(cache.told.at(0), "texts are tokenised each time and held in memory, for the cache cannot be"));
+    BOOST_TEST(has(cache.told.at(0), "texts are tokenised each time and held in memory, because the cache cannot be"));
 }
 
 BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
     auto const refused = [&] {
         return calm::test::sentence_of<calm::error>([&] { (void)calm::build_corpus(specs, words, {}, cache); });
     };
-    BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
+    BOOST_TEST(has(refused(), "a.jsonl, line 4: invalid JSON"));
     BOOST_TEST(!std::filesystem::exists(specs[0] + ".calm-tokens"));
     BOOST_TEST(!std::filesystem::exists(specs[0] + ".calm-tokens.partial"));
     std::string first;
@@ -174,9 +174,9 @@ BOOST_AUTO_TEST_CASE(skips_are_counted_from_the_cache_too) {
         calm::skipped_documents skipped;
         BOOST_TEST(calm::build_corpus(specs, words, {.skip = &skipped}, cache).documents() == 5U);
         BOOST_TEST(skipped.count == 2U);
-        BOOST_TEST(has(skipped.causes.at(0).first, "a.jsonl, line 4: no valid JSON"));
+        BOOST_TEST(has(skipped.causes.at(0).first, "a.jsonl, line 4: invalid JSON"));
     }
-    BOOST_TEST(has(refused(), "a.jsonl, line 4: no valid JSON"));
+    BOOST_TEST(has(refused(), "a.jsonl, line 4: invalid JSON"));
 }
 
 BOOST_AUTO_TEST_CASE(a_cache_is_open_to_nobody_that_its_text_is_closed_to) {
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_cache_is_open_to_nobody_that_its_text_is_closed_to) {
     BOOST_TEST(mode_of(0666) == 0644U);
     cache.told.clear();
     BOOST_TEST(mode_of(0640) == 0640U);
-    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than those of a cache of this text"));
+    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than the permissions of the text allow"));
     // If the cache gets another group than the text, the group counts as everyone.
     struct stat text {};
     text.st_gid = 7;
@@ -259,5 +259,5 @@ BOOST_AUTO_TEST_CASE(a_forged_cache_is_not_believed) {
     fs::permissions(path, static_cast<fs::perms>(0666));
     cache.told.clear();
     BOOST_TEST((made() == right));
-    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than those of a cache of this text"));
+    BOOST_TEST(has(cache.told.at(0), "its permissions are wider than the permissions of the text allow"));
 }

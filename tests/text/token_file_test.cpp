@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(every_damaged_byte_and_every_length_is_noticed) {
     }
     for (std::size_t size = 0; size < whole.size(); ++size)
         BOOST_TEST(fault(folder.with("b", whole.substr(0, size))) != "", "size " << size);
-    BOOST_TEST(has(fault(folder.with("b", whole + std::string(8, '\0'))), "its length is not that of its header"));
+    BOOST_TEST(has(fault(folder.with("b", whole + std::string(8, '\0'))), "its length does not match its header"));
     BOOST_TEST(has(fault(folder.with("b", "")), "it ends early"));
     BOOST_TEST(has(fault(folder.path("none")), "cannot be opened"));
     BOOST_TEST(has(fault(folder.path("")), "expected a file"));

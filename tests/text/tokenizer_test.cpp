@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(malformed_files_name_path_line_and_cause) {
     BOOST_TEST(has(with(3, "Aw== 3 "), "line 4: expected a number"));
     BOOST_TEST(has(with(3, "Aw== 4"), "line 4: expected rank 3, found 4"));
     BOOST_TEST(has(with(3, "Aw== 99999999999999"), "line 4: expected a number"));
-    BOOST_TEST(has(with(3, "AA== 3"), "line 4: the token of rank 3 is that of rank 0"));
+    BOOST_TEST(has(with(3, "AA== 3"), "line 4: rank 3 repeats the token of rank 0"));
     BOOST_TEST(has(complaint({lines.begin(), lines.begin() + 200}), "line 201: the file ends, but byte 200"));
     BOOST_TEST(has(complaint({}), "byte 0"));
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)calm::load_tokenizer("no-such-file"); }), "cannot be opened"));

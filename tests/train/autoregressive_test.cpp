@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
     r.level = {.patch = 4, .share = 0.5};
     r.schedule = rate_schedule::cosine;
     r.warmup = 4;
-    refused(r, "expected more steps in all than the 4 of warm-up, found 2");
+    refused(r, "expected more steps in total than the 4 of warm-up, found 2");
     r = steps(3);
     r.sequences = 3;
     r.accumulation = 2;

@@ -212,7 +212,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_scored_is_refused) {
     BOOST_CHECK_EXCEPTION(
         evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings_of(1),
                        std::span(bytes)),
-        error, says(errc::usage, "expected the bytes of every token of the vocabulary of 5, found those of 3"));
+        error,
+        says(errc::usage, "expected the bytes of every token of the vocabulary of 5, found the bytes of 3 tokens"));
     std::vector<token_id> const only_pad(static_cast<std::size_t>(P), special.pad);
     BOOST_CHECK_EXCEPTION(
         evaluate_model(ctx, m.own.model, std::span<token_id const>(only_pad), special, nullptr, settings_of(1)), error,

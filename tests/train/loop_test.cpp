@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(sizes_beyond_what_can_be_counted_are_refused) {
     says(refused([](auto& r) { r.objective.samples = most; }), "at most 4096 samples");
     says(refused([](auto& r) { r.objective.targets = most; }), "10000 targets");
     says(refused([](auto& r) { r.steps = most; }), "at most 4294967295 steps");
-    says(refused([](auto& r) { r.seconds = std::numeric_limits<double>::infinity(); }), "a time that ends");
+    says(refused([](auto& r) { r.seconds = std::numeric_limits<double>::infinity(); }), "a finite time");
     auto a = autoencoder_steps(2);
     a.accumulation = most;
     BOOST_CHECK_EXCEPTION(autoencoder_after(a, 1), error, [](error const& e) { return e.code() == errc::memory; });

@@ -194,7 +194,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
                                   std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
             model.keep_gradients();
             sentence = sentence_of([&] { stepped(optimizer, ctx, rate); });
-            BOOST_TEST(sentence.find("a rate that the weights can be changed by") != std::string::npos, sentence);
+            BOOST_TEST(sentence.find("a learning rate that fits the type of the weights") != std::string::npos,
+                       sentence);
         }
         BOOST_TEST(optimizer.updates() == 0);
         BOOST_TEST((before == model.weights()));

@@ -61,11 +61,12 @@ BOOST_AUTO_TEST_CASE(both_have_the_same_warm_up) {
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
     auto const sentence = [](auto make) { return calm::test::sentence_of<calm::error>(make); };
-    BOOST_TEST(sentence([] { schedule::constant(0, 4); }).find("expected a rate above 0") != std::string::npos);
+    BOOST_TEST(sentence([] { schedule::constant(0, 4); }).find("expected a learning rate above 0") !=
+               std::string::npos);
     BOOST_TEST(!sentence([] { schedule::constant(std::numeric_limits<double>::infinity(), 4); }).empty());
     BOOST_TEST(!sentence([] { schedule::constant(1e-3, -1); }).empty());
     BOOST_TEST(sentence([] { schedule::cosine(1e-3, 10, 10); }) ==
-               "calm::schedule: expected more steps in all than the 10 of warm-up, found 10");
+               "calm::schedule: expected more steps in total than the 10 of warm-up, found 10");
     BOOST_TEST(!sentence([] { schedule::cosine(1e-3, 10, 100, 1.5); }).empty());
     BOOST_TEST(!sentence([] { schedule::cosine_of_time(1e-3, 10, 1.5); }).empty());
 }

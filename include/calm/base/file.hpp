@@ -225,7 +225,7 @@ enum class if_exists { refuse, replace };
 inline void refuse_existing(std::string const& path) {
     if (is_there(path))
         throw error(errc::storage, path, "",
-                    "expected a path where nothing stands yet; choose another one, or remove what is there");
+                    "expected a path that does not exist yet; choose another one, or remove what is there");
 }
 
 // Replaces a file atomically: bytes go to `path.partial`, commit() flushes and renames it, so a reader sees either the

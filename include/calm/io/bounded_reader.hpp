@@ -40,7 +40,7 @@ public:
     std::span<std::byte const> take(std::uint64_t n, std::string_view what) {
         if (n > remaining())
             fail("expected " + std::string(what) + " of " + bytes_in(n) + ", found " + bytes_in(remaining()) +
-                 " to the end of the file; it is cut short or not of this format");
+                 " up to the end of the file; it is cut short or has another format");
         auto const from = bytes_.subspan(static_cast<std::size_t>(position_), static_cast<std::size_t>(n));
         position_ += n;
         return from;

@@ -90,8 +90,8 @@ public:
         extras_.stated_by.emplace(key, other);
         if (auto const first = keys_.find(key); first != keys_.end()) {
             if (text(first->second) != text(second->second))
-                fail(other, "expected " + text(first->second) + ", which " + in_quotes(key) + " says, found " +
-                                text(second->second) + "; take one of the two out");
+                fail(other, "expected " + text(first->second) + ", the value of " + in_quotes(key) + ", found " +
+                                text(second->second) + "; remove one of the two");
             keys_.erase(first);
         }
         (*this)(other, value);
@@ -118,7 +118,7 @@ public:
             } else if (!read(value, given, key)) {
                 fail(place, "expected " + expected(base, key) + ", found " + text(value));
             } else if (is_stated && given != base) {
-                fail(place, "expected " + text(base) + ", which " + in_quotes(key) + " says, found " + text(given));
+                fail(place, "expected " + text(base) + ", the value of " + in_quotes(key) + ", found " + text(given));
             } else if (!is_stated) {
                 base = given;
                 is_stated = true;
@@ -166,8 +166,8 @@ private:
     }
 
     void refuse(std::string_view key, simdjson::dom::element value) {
-        fail(key, "expected no such key, which may change what the model computes, found " + text(value) +
-                      "; where it changes nothing, take it out");
+        fail(key, "unknown key, which may change what the model computes, with value " + text(value) +
+                      "; remove it if it changes nothing");
     }
     void fail(std::string_view key, std::string sentence) {
         problems_.add(std::move(sentence), "key " + in_quotes(prefix_ + std::string(key)));

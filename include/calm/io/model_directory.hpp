@@ -28,8 +28,7 @@ void require_match(Configuration const& compiled, index_t vocabulary, stored_mod
     std::string all;
     for (auto const& line : lines) all += (all.empty() ? "" : "; ") + line;
     throw error(errc::config, stored.directory, "",
-                "the model is not of the configuration at hand: " + all +
-                    ". Use a configuration of the sizes that were found");
+                "the model does not match the configuration: " + all + ". Use a configuration with the sizes found");
 }
 
 namespace detail {
@@ -159,10 +158,9 @@ template <class Backend, class Space, class Configuration>
 void save_model(context<Backend> const& ctx, std::string const& directory, Configuration const& c, index_t vocabulary,
                 model_description description, model_files const& beside, if_exists existing,
                 std::vector<any_parameter<Space>> const& parameters) {
-    static_assert(
-        is_trainable<Space>,
-        "calm::save_model: expected weights that are stored as they are updated: a model with weights in bf16 "
-        "is not written again; write the one it was copied from, or convert its directory");
+    static_assert(is_trainable<Space>,
+                  "calm::save_model: expected a trainable model: one with bf16 weights is only for inference; save the "
+                  "model that it was copied from, or convert its directory");
     using T = typename Space::storage;
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes});

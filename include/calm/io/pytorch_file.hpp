@@ -43,8 +43,8 @@ private:
     std::span<std::byte const> checked(std::span<std::byte const> bytes) const {
         if (!bytes.empty() && bytes[0] == std::byte{0x80})
             throw error(errc::model_file, path_, "byte 0",
-                        "expected a zip archive, found a bare pickle of torch.save before version 1.6; save it again "
-                        "with a newer one");
+                        "expected a zip archive, found a bare pickle from torch.save before PyTorch 1.6; save it again "
+                        "with a newer PyTorch");
         return bytes;
     }
 
@@ -66,7 +66,7 @@ private:
         }
         throw error(errc::model_file, path_, "",
                     "expected an entry 'NAME/data.pkl', found none among the " + std::to_string(zip_.entries().size()) +
-                        " of the archive; it is not of torch.save");
+                        " of the archive; torch.save did not write it");
     }
 
     // Checks the small entries that describe how the archive was written.
@@ -96,7 +96,7 @@ private:
                                 std::to_string(storage->bytes.size()) + " bytes in entry " + in_quotes(name));
         auto const bytes = bytes_of(described.type, described.shape);
         if (!bytes)
-            fail(described, "expected a shape whose bytes 64 bits can count, found " + text_of(described.shape));
+            fail(described, "expected a shape whose size in bytes fits 64 bits, found " + text_of(described.shape));
         require_contiguous(described, *bytes / unit);
         auto const end = checked_add(described.offset, *bytes / unit);
         if (!end || *end > described.storage_elements)
@@ -114,7 +114,7 @@ private:
         for (std::size_t i = described.shape.size(); i-- > 0 && count > 0;) {
             auto const size = static_cast<std::uint64_t>(described.shape[i]);
             if (size != 1 && static_cast<std::uint64_t>(described.strides[i]) != stride)
-                fail(described, "expected the strides of shape " + text_of(described.shape) + " row after row, found " +
+                fail(described, "expected row-major strides for shape " + text_of(described.shape) + ", found " +
                                     text_of(described.strides) + "; save it with .contiguous()");
             stride *= size;  // divides count
         }
@@ -126,7 +126,7 @@ private:
         for (auto const& entry : zip_.entries()) {
             bool const known = entry.name.starts_with(folder_) &&
                                (facts.contains(entry.name.substr(folder_.size())) || used_.contains(entry.name));
-            if (!known) fail(entry, "expected only the storages of its tensors, found an entry that none of them uses");
+            if (!known) fail(entry, "expected only the storages of its tensors, found an entry that no tensor uses");
         }
     }
 

@@ -25,7 +25,8 @@ inline void make_directories(std::filesystem::path const& path) {
     if (!fs::is_directory(path, failed)) {
         make_directories(path.parent_path());
         fs::create_directory(path, failed);
-        if (failed) throw error(errc::storage, path.string(), "", "the directory cannot be made: " + failed.message());
+        if (failed)
+            throw error(errc::storage, path.string(), "", "the directory cannot be created: " + failed.message());
     }
     // Even if it exists: its creator may have died before flushing.
     if (path != "." && path.filename() != "..") detail::flush_directory(path.parent_path());
@@ -156,7 +157,7 @@ private:
             if (copied || std::filesystem::is_directory(std::filesystem::symlink_status(to, absent)))
                 detail::flush_tree(to);
         }
-        if (failed) throw error(errc::storage, path_, "", "its other files cannot be kept: " + failed.message());
+        if (failed) throw error(errc::storage, path_, "", "its other files cannot be copied: " + failed.message());
     }
 
     std::string path_;

@@ -101,7 +101,7 @@ private:
         auto const [begin, end] = read_offsets(who, *offsets);
         auto const size = bytes_of(tensor.type, tensor.shape);
         auto const sizes = std::string(name_of(tensor.type)) + " " + text_of(tensor.shape);
-        if (!size) reader_.fail(8, who + ": expected a shape whose bytes 64 bits can count, found " + sizes);
+        if (!size) reader_.fail(8, who + ": expected a shape whose size in bytes fits 64 bits, found " + sizes);
         if (*size != end - begin)
             reader_.fail(8, who + ": expected data_offsets of the " + std::to_string(*size) + " bytes of " + sizes +
                                 ", found " + std::to_string(end - begin) + " bytes");

@@ -110,7 +110,7 @@ inline std::optional<std::string> path_of_shard(std::filesystem::path const& dir
     std::error_code failed;
     auto const real = std::filesystem::canonical(path, failed);
     if (failed) {
-        problems.add("file " + in_quotes(name) + ": expected it beside the index, found none (" + failed.message() +
+        problems.add("file " + in_quotes(name) + ": expected it next to the index, found none (" + failed.message() +
                      "); the download is incomplete");
         return std::nullopt;
     }

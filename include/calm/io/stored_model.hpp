@@ -234,16 +234,17 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
     std::error_code absent;
     auto const above = fs::canonical(m.directory, absent).parent_path().string();
     if (named.is_absolute() || leads_outside(above, there.string()))
-        throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
-                    "expected a directory in that of the model or beside it, as in \"../autoencoder\", found " +
-                        in_quotes(named.string()));
+        throw error(
+            errc::model_file, m.path(config_file), "key 'ae_path'",
+            "expected a directory inside the model's directory or next to it, as in \"../autoencoder\", found " +
+                in_quotes(named.string()));
     if (fs::exists(there, absent)) refuse_links_to_outside(there.string());
     return there;
 }
 
 [[noreturn]] inline void refuse_tokenizer(stored_model const& m, std::string const& file) {
     throw error(errc::model_file, m.path(config_file), "key 'calm/tokenizer/file'",
-                "expected the name of a file beside it that holds nothing else, found " + in_quotes(file));
+                "expected the name of a file next to it that holds nothing else, found " + in_quotes(file));
 }
 
 // Reads config.json of a complete directory and the sizes in it. Returns the name of the tokenizer file, or "".
@@ -252,7 +253,7 @@ inline std::string read_description(stored_model& m) {
     if (!std::filesystem::exists(m.path(config_file), unknown))
         throw error(errc::model_file, m.directory, "",
                     "holds no config.json: expected the directory of a model, with config.json, weights and tokenizer; "
-                    "that of a run gets them with its first checkpoint");
+                    "a run's directory gets them with its first checkpoint");
     refuse_links_to_outside(m.directory);
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
@@ -275,7 +276,7 @@ inline std::string autoencoder_beside(stored_model const& m) {
     auto const there = directory_of_autoencoder(m);
     if (auto const kind = read_config_json((there / config_file).string()).kind; kind != model_kind::autoencoder)
         throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
-                    "expected the directory of an autoencoder, found that of " + std::string(name_of(kind)));
+                    "expected the directory of an autoencoder, found the directory of " + std::string(name_of(kind)));
     return there.string();
 }
 
@@ -296,7 +297,8 @@ inline void find_autoencoder(stored_model& m) {
     list.compare(states_all ? described : with_published(m.sizes.autoencoder, described), m.sizes.autoencoder);
     if (!list.lines.empty())
         throw error(errc::model_file, m.path(config_file), "",
-                    "the autoencoder contradicts it: " + list.lines.front() + "; the files belong to different models");
+                    "the autoencoder does not match it: " + list.lines.front() +
+                        "; the files belong to different models");
 }
 
 // The tensors that the files of a model must hold, without aliases.
@@ -336,7 +338,7 @@ inline std::vector<std::string> impossible_sizes(stored_model const& m) {
 inline stored_model read_model_description(std::string const& named) {
     std::error_code unknown;
     if (!std::filesystem::exists(named, unknown))
-        throw error(errc::model_file, named, "", "there is no such directory: expected one of a model");
+        throw error(errc::model_file, named, "", "no such directory; expected the directory of a model");
     stored_model m{whole_directory(named), {}};
     auto const tokenizer = detail::read_description(m);
     m.weights = std::make_shared<stored_weights const>(stored_weights::open(m.directory));

@@ -109,7 +109,8 @@ template <class T> stored_tensor to_store(std::string name, std::vector<index_t>
 
 namespace detail {
 
-static_assert(std::endian::native == std::endian::little, "calm::safetensors: files are read as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "calm::safetensors: expected a little-endian machine: files are read without conversion");
 
 inline float from_bf16(std::uint16_t bits) {
     return bf16::of(bits);
@@ -201,7 +202,7 @@ inline void require_finite(stored_tensor const& read, std::string const& path) {
     if (auto const place = detail::place_not_finite(read))
         throw error(errc::non_finite, path, *place,
                     "expected a finite number, found NaN or infinity: the training that wrote it had failed, or the "
-                    "file is damaged; take another");
+                    "file is damaged; use another file");
 }
 
 // Checks a tensor to be written. Throws errc::non_finite with tensor and element.

@@ -71,7 +71,7 @@ public:
                         weights.unread_.emplace_back(other->file);
                 return weights;
             }
-            if (unknown) throw error(errc::storage, path, "", "cannot be looked for: " + unknown.message());
+            if (unknown) throw error(errc::storage, path, "", "cannot be checked: " + unknown.message());
         }
         throw error(errc::model_file, directory, "",
                     "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none of them");

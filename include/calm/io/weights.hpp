@@ -60,7 +60,7 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
         if (same == nullptr) return false;
         if (same->type != tensor.type || same->shape != tensor.shape || !std::ranges::equal(same->bytes, tensor.bytes))
             fail_at(tensor, file.path(),
-                    "expected the same values as " + in_quotes(original) + ", of which this is a second name");
+                    "expected the same values as " + in_quotes(original) + ", because both names mean one weight");
         return true;
     }
     return false;
@@ -154,7 +154,7 @@ inline void check_tensors(tensor_table const& file, std::span<tied_name const> t
     if (!wrong.empty())
         throw error(errc::model_file, file.path(), "",
                     "expected " + std::to_string(known.size()) + " tensors" + wrong +
-                        ". The file is of another model or of other sizes, or incomplete");
+                        ". The file belongs to another model, has other sizes or is incomplete");
 }
 
 // Loads every parameter from a file that must pass check_tensors(). A bf16 parameter is rounded to nearest, ties to

@@ -131,8 +131,8 @@ private:
             reader_.seek(at + end_size - 2, "the comment");
             if (reader_.little<std::uint16_t>("the length of the comment") == size - at - end_size) return read_end(at);
         }
-        reader_.fail(size, "expected the end record of a zip archive, found none; the file is cut short, or is not of "
-                           "torch.save since version 1.6");
+        reader_.fail(size, "expected the end record of a zip archive, found none; the file is cut short, or torch.save "
+                           "of PyTorch 1.6 or later did not write it");
     }
     end_record read_end(std::uint64_t at) {
         reader_.seek(at + 4, "the end record");
@@ -156,7 +156,7 @@ private:
             };
             if (!agrees(narrow.count, found.count, 0xFFFF) || !agrees(narrow.size, found.size, all_ones) ||
                 !agrees(narrow.offset, found.offset, all_ones))
-                reader_.fail(at, "expected the end record to say what its zip64 form says, found other numbers");
+                reader_.fail(at, "expected the end record to agree with its zip64 form, found other numbers");
         }
         auto const stop = checked_add(found.offset, found.size);
         if (!stop || *stop != end)

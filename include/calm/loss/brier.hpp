@@ -170,7 +170,7 @@ requires std::invocable<Draw&, std::span<token_id const>, std::span<token_id>>
 // published estimator for N = 2. Hits and pairs may come from different continuations (K < 4). Throws errc::usage for N
 // < 2.
 inline brier_scores brier_of(brier_counts const& hits, brier_counts const& same, std::size_t N) {
-    require(N >= 2, errc::usage, "calm::brier_of: an unbiased estimate needs at least two samples a position");
+    require(N >= 2, errc::usage, "calm::brier_of: an unbiased estimate needs at least two samples per position");
     auto const samples = static_cast<double>(N);
     brier_scores scores{};
     for (std::size_t n = 0; n < brier_orders; ++n)

@@ -43,8 +43,8 @@ void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> cons
     require(vocabulary > 0, errc::usage, "calm::draw_tokens: the vocabulary is empty");
     require(k >= 0 && k < K && uniforms.extent(0) == N * x.extent(0) && tokens.size() == uniforms.size(), errc::usage,
             "calm::draw_tokens: expected token 0 to ", K - 1, " of patches of ", K,
-            ", as many of them for each row, and a number for each token, found token ", k, ", ", x.extent(0),
-            " rows, ", tokens.size(), " tokens and ", uniforms.size(), " numbers");
+            " tokens, equally many patches per row and one uniform number per token, found token ", k, ", ",
+            x.extent(0), " rows, ", tokens.size(), " tokens and ", uniforms.size(), " numbers");
     arena_scope const scope(ctx.scratch);
     auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;

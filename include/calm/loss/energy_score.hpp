@@ -241,13 +241,13 @@ void energy_score(context<Backend>& ctx, std::type_identity_t<view<T, extents<dy
     constexpr bool drawn = std::is_same_v<Targets, drawn_targets>;
     static_assert(
         drawn || std::is_same_v<Targets, given_targets<T, Backend>>,
-        "calm::energy_score: targets are drawn_targets, or given_targets of the samples' numbers and backend");
+        "calm::energy_score: targets must be drawn_targets, or given_targets of the samples' scalar type and backend");
     index_t const R = x.extent(0);
     index_t const N = x.extent(1);
     index_t const L = x.extent(2);
-    require(N >= 2, errc::usage, "calm::energy_score: expected N >= 2 samples a position, found ", N,
+    require(N >= 2, errc::usage, "calm::energy_score: expected N >= 2 samples per position, found ", N,
             "; with one there are no pairs, raise the number of samples");
-    require(M >= 1, errc::usage, "calm::energy_score: expected M >= 1 targets a position, found ", M);
+    require(M >= 1, errc::usage, "calm::energy_score: expected M >= 1 targets per position, found ", M);
     require(beta > 0.0 && beta < 2.0, errc::usage, "calm::energy_score: expected 0 < beta < 2, found ", beta,
             "; outside the score is not strictly proper");
     extents<dyn, dyn> const latents{R, L};

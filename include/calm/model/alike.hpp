@@ -20,9 +20,8 @@ inline constexpr token_id not_decoded = -1;
 inline constexpr token_id without_tokens = -2;
 
 namespace detail {
-inline constexpr char rows_not_finite[] =
-    "calm::autoencoder: expected a decoder whose numbers are finite, found one that is not: the weights or the "
-    "temperature are too large";
+inline constexpr char rows_not_finite[] = "calm::autoencoder: expected finite numbers in the decoder, found NaN or "
+                                          "infinity: the weights or the temperature are too large";
 
 // Marks tokens[i] if row i of y (R, D) is not finite. The rows come from a norm, so it suffices to test the first
 // element.

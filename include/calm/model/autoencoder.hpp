@@ -351,7 +351,7 @@ private:
         return tokens / K;
     }
     static void require_rate(double rate) {
-        require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a rate of dropout in [0, 1), found ",
+        require(rate >= 0 && rate < 1, errc::usage, "calm::autoencoder: expected a dropout rate in [0, 1), found ",
                 rate);
     }
     // Masks the input tokens of patches from `first` on.

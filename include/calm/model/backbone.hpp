@@ -52,7 +52,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         input(token_ids const& t) requires(!reads_latents) : tokens(t) {}
         // Throws errc::usage unless z has one row per patch of t.
         input(token_ids const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
-            require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected a latent vector a patch");
+            require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected one latent vector per patch");
         }
     };
 

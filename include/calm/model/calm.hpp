@@ -198,7 +198,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
     // Chunk size: the number of hidden states sampled together, which bounds memory.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
-        require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample a position, found ", samples);
+        require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample per position, found ",
+                samples);
         return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
 

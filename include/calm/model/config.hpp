@@ -45,7 +45,7 @@ struct autoencoder_configuration {
     // CALM.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         using detail::size_field;
-        visitor(size_field("patch_size", "K, tokens a patch", limits::patch_size), self.patch_size);
+        visitor(size_field("patch_size", "K, tokens per patch", limits::patch_size), self.patch_size);
         visitor(size_field("latent_size", "L, latent", limits::width), self.latent_size);
         visitor(size_field("hidden_size", "hidden", limits::width, false), self.hidden_size);
         visitor(size_field("intermediate_size", "intermediate", limits::width, false), self.intermediate_size);

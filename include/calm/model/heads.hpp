@@ -40,8 +40,8 @@ template <generative_head Head> void add_head() {
     for (auto const* const known : known_heads()) {
         if (known == &added) return;
         require(known->name != added.name && known->architecture != added.architecture, errc::usage,
-                "calm::add_head: expected a name and an architecture of its own, found ", added.name, " and ",
-                added.architecture, ", of which a head that is known has one");
+                "calm::add_head: expected a name and an architecture that no other head has, found ", added.name,
+                " and ", added.architecture, "; another head has one of them");
     }
     detail::all_heads().push_back(&added);
 }

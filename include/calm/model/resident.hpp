@@ -20,8 +20,8 @@ template <class Model> struct resident {
     // training.
     explicit resident(index_t vocabulary, held_for purpose = held_for::training) : model(vocabulary) {
         require(purpose == held_for::use || is_trainable<space_of<Model>>, errc::usage,
-                "calm::resident: expected a model with weights in bf16 to be held for use, found held_for::training; "
-                "train it in float, then copy its parameters");
+                "calm::resident: expected held_for::use for a model with bf16 weights, found held_for::training; train "
+                "it in float, then copy its parameters");
         allocate(model, values, purpose == held_for::training ? &gradients : nullptr);
         if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<memory*>(nullptr));
     }

@@ -54,7 +54,7 @@ private:
         index_t const micro_batch = ctx.micro_batch;
         constexpr index_t numbers = index_t{1} << (64 - bits);
         require(number >= 0 && number < numbers, errc::usage, "calm::dropout: expected a number from 0 to ",
-                numbers - 1, ", another one for each dropout layer of a model, found ", number, "; set .number");
+                numbers - 1, ", a different one for each dropout layer of a model, found ", number, "; set .number");
         require(micro_batch >= 0 && size <= (index_t{1} << bits) / (micro_batch + 1), errc::usage,
                 "calm::dropout: expected a step of at most 2^", bits, " elements, found micro-batch ", micro_batch,
                 " of ", size, " elements");

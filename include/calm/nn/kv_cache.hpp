@@ -113,8 +113,8 @@ private:
 
     void make_room(context<Backend> const& ctx, index_t now, index_t count) {
         auto const wanted = static_cast<std::uint64_t>(now) + static_cast<std::uint64_t>(count);
-        require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(), " positions, ",
-                wanted, " were asked for; make it larger");
+        require(count <= capacity() - now, errc::usage, "calm::kv_cache: the cache holds ", capacity(),
+                " positions, but ", wanted, " are needed; make it larger");
         if (count > room() - now) grow(ctx, std::max(now + count, std::min(capacity(), 2 * room())));
     }
 

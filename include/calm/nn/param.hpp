@@ -140,7 +140,7 @@ template <class Space> struct parameter_list {
 
     template <class E, class Other> [[gnu::cold]] void operator()(std::string const& name, param<E, Other>& p) {
         static_assert(std::is_same_v<Space, Other>,
-                      "calm::parameters_of: a model whose numbers are not float on the cpu names them as `space_type`");
+                      "calm::parameters_of: a model that is not float on the cpu must define `space_type`");
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
         add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, param<E, Space>::is_hidden,
@@ -194,7 +194,7 @@ template <class Model> std::vector<any_parameter<space_of<Model>>> frozen_parame
 // memory. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
     static_assert(std::is_same_v<Backend, typename space_of<Model>::backend>,
-                  "calm::allocate: expected memory of the model's backend");
+                  "calm::allocate: the model and the memory have different backends");
     for (auto const& p : parameters_of(model)) {
         auto const zeros = [&]<class T>(arena<Backend>& memory, T*) {
             auto const taken = memory.template take<T>(p.grad.extents());
@@ -211,7 +211,7 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
 namespace detail {
 // The bound of role::xavier for a matrix (out, in).
 inline double xavier_bound(std::span<index_t const> shape) {
-    require(shape.size() == 2, errc::usage, "calm::initialise: expected a matrix where role::xavier is given, found ",
+    require(shape.size() == 2, errc::usage, "calm::initialise: expected a matrix for role::xavier, found ",
             shape.size(), " dimensions");
     return std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
 }
@@ -220,9 +220,8 @@ inline double xavier_bound(std::span<index_t const> shape) {
 // Initialises every parameter according to its role, as the published code does. The random values depend on ctx.seed
 // and on the order of the parameters.
 template <class Model, class Backend> void initialise(context<Backend> const& ctx, Model& model) {
-    static_assert(is_trainable<space_of<Model>>,
-                  "calm::initialise: expected a model whose weights are stored as they are updated; initialise one of "
-                  "them and copy its parameters");
+    static_assert(is_trainable<space_of<Model>>, "calm::initialise: expected a trainable model, found one with bf16 "
+                                                 "weights; initialise a float model and copy its parameters");
     std::uint64_t first = 0;
     using T = typename space_of<Model>::storage;
     for (auto const& p : parameters_of(model)) {
@@ -248,7 +247,7 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
 template <class To, class From>
 requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
     auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {
-    require(to.size() == from.size(), errc::usage, "calm::copy_parameters: expected as many parameters on both sides, ",
+    require(to.size() == from.size(), errc::usage, "calm::copy_parameters: expected equal numbers of parameters, ",
             "found ", to.size(), " and ", from.size());
     for (std::size_t i = 0; i < to.size(); ++i) {
         require(to[i].name == from[i].name && to[i].shape == from[i].shape, errc::usage,

@@ -109,9 +109,8 @@ public:
     // Sends to[r] to rank r, and fills from[r] with the bytes that rank r sends. Both have R members; this rank's own
     // are ignored. Sent and expected sizes must be equal.
     void exchange(std::span<sent const> to, std::span<received const> from) {
-        require(under_way_ == 0, errc::usage,
-                "calm::collective: expected nothing but finish_exchange() while exchanges are under way, found ",
-                under_way_);
+        require(under_way_ == 0, errc::usage, "calm::collective: expected no exchange under way, found ", under_way_,
+                "; call finish_exchange() first");
         begin_exchange(to, from);
         finish_exchange();
     }
@@ -129,8 +128,7 @@ public:
     [[nodiscard]] bool is_exchanged() { return under_way_ == 0 || ranks_ == 1 || is_swapped(); }
     // Finishes the oldest exchange in flight.
     void finish_exchange() {
-        require(under_way_ > 0, errc::usage,
-                "calm::collective: expected an exchange that was begun and is not finished, found none");
+        require(under_way_ > 0, errc::usage, "calm::collective: expected an unfinished exchange, found none");
         --under_way_;
         if (ranks_ > 1) finish_swap();
     }
@@ -141,8 +139,7 @@ public:
     // sent fits.
     void exchange_on_devices(std::span<sent const> to, std::span<received const> from) {
         require_each(to, from);
-        require(devices != nullptr, errc::usage,
-                "calm::collective: expected ranks whose devices have a way to exchange");
+        require(devices != nullptr, errc::usage, "calm::collective: expected ranks that can exchange device memory");
         auto const count = static_cast<std::size_t>(ranks_);
         std::vector<std::uint64_t> own(count), others(count);
         std::vector<sent> told;
@@ -318,7 +315,7 @@ protected:
             }
             if (!told && waited > 0.2 && tell && asked_to_end && asked_to_end()) {
                 told = true;
-                tell("asked to end, and no answer comes from " + detail::ranks_text(silent()) + after_step());
+                tell("asked to end, but no answer comes from " + detail::ranks_text(silent()) + after_step());
             }
         }
     }
@@ -329,8 +326,8 @@ protected:
         throw error(errc::distributed,
                     detail::ranks_text(missing) + " gave no answer for " + six_digits(timeout) + " s" + after_step() +
                         ": expected one from each of " + std::to_string(ranks_) +
-                        " ranks. If it only was slow, or wrote a checkpoint, give a larger --timeout; the same "
-                        "command goes on after the last checkpoint, with any number of ranks");
+                        " ranks. If it was only slow, or wrote a checkpoint, give a larger --timeout; the same command "
+                        "resumes from the last checkpoint, with any number of ranks");
     }
     // Throws the error of another rank, from the number of its code and the lines of its message. An invalid code
     // becomes errc::distributed, so that a failure never looks like success.
@@ -342,7 +339,7 @@ protected:
             lines.emplace_back(rest.substr(0, end));
             rest.remove_prefix(std::min(end + 1, rest.size()));
         }
-        auto const first = lines.front().empty() ? "it cannot go on, and does not say why" : lines.front();
+        auto const first = lines.front().empty() ? "it cannot continue, and gives no reason" : lines.front();
         throw error(known ? static_cast<errc>(code) : errc::distributed, "rank " + std::to_string(rank) + ": " + first,
                     std::span(lines).subspan(1));
     }
@@ -357,7 +354,7 @@ protected:
 private:
     void require_each(std::span<sent const> to, std::span<received const> from) const {
         require(to.size() == static_cast<std::size_t>(ranks_) && from.size() == to.size(), errc::usage,
-                "calm::collective: expected something to send and a place for each of ", ranks_, " ranks, found ",
+                "calm::collective: expected a send and a receive buffer for each of ", ranks_, " ranks, found ",
                 to.size(), " and ", from.size());
     }
     // all_gather() with `element` bytes per element.

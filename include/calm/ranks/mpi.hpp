@@ -91,7 +91,7 @@ private:
         require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) == MPI_SUCCESS &&
                     MPI_Comm_rank(MPI_COMM_WORLD, &here.rank) == MPI_SUCCESS &&
                     MPI_Comm_size(MPI_COMM_WORLD, &here.ranks) == MPI_SUCCESS,
-                errc::distributed, "MPI cannot begin; was the program started by mpirun or srun of the same MPI?");
+                errc::distributed, "MPI cannot start; was the program started by mpirun or srun of the same MPI?");
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         return here;
     }
@@ -248,7 +248,7 @@ private:
         int length = 0;
         MPI_Error_string(code, text, &length);
         give_up();
-        throw error(errc::distributed, "expected an answer of rank " + std::to_string(r) + after_step() + ", found " +
+        throw error(errc::distributed, "expected an answer from rank " + std::to_string(r) + after_step() + ", found " +
                                            std::string(text, static_cast<std::size_t>(length)));
     }
 

@@ -94,13 +94,13 @@ private:
                 continue;
             }
             hear();
-            if (waited > ranks_.timeout) fail(tried, "no end of it for " + six_digits(ranks_.timeout) + " s");
+            if (waited > ranks_.timeout) fail(tried, "no completion for " + six_digits(ranks_.timeout) + " s");
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
         }
     }
     void require_open() const {
         require(is_open_, errc::distributed, "rank ", ranks_.rank(),
-                ": expected devices that exchange, found that NCCL ended by a failure before");
+                ": expected a working NCCL, found that it failed earlier");
     }
     // The error of another rank explains more than this rank's NCCL error.
     void hear() {
@@ -117,8 +117,8 @@ private:
         throw error(errc::distributed,
                     sentence("rank ", ranks_.rank(), " expected NCCL to ", tried, ranks_.after_step(),
                              ", found: ", found,
-                             "; NCCL_DEBUG=INFO in the environment says more, and --device cuda:N goes by the host's "
-                             "memory. The same command goes on after the last checkpoint"));
+                             "; set NCCL_DEBUG=INFO in the environment for details, or use --device cuda:N, which "
+                             "exchanges through host memory. The same command resumes from the last checkpoint"));
     }
     void abort() noexcept {
         if (std::exchange(is_open_, false)) library_.abort();

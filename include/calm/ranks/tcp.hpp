@@ -186,7 +186,7 @@ private:
         if (what == event::failed)
             fail_with(r, static_cast<unsigned char>(p.told()[0]), std::string_view(p.told()).substr(1));
         throw error(errc::distributed,
-                    sentence("expected messages of rank ", r, after_step(), ", found what no rank sends"));
+                    sentence("expected messages of rank ", r, after_step(), ", found bytes that no rank sends"));
     }
     // These ranks were waited for in vain.
     void give_up(std::vector<int> const& lost) {
@@ -196,8 +196,8 @@ private:
     [[noreturn]] void fail_gone(int r) {
         give_up({r});
         throw error(errc::distributed, "rank " + std::to_string(r) + " has ended" + after_step() +
-                                           ": expected an answer of each of " + std::to_string(ranks()) +
-                                           " ranks; the same command goes on after the last checkpoint, with any "
+                                           ": expected an answer from each of " + std::to_string(ranks()) +
+                                           " ranks; the same command resumes from the last checkpoint, with any "
                                            "number of ranks");
     }
     void wait_for_bytes(std::chrono::milliseconds most) const {

@@ -123,19 +123,19 @@ inline tcp_greeted greet(tcp_identity const& self, tcp_socket socket, int wanted
         bool const silent = std::chrono::steady_clock::now() >= answer;
         return {{}, silent ? "it does not answer a greeting" : "it closes the connection"};
     }
-    if (heard.magic != tcp_magic) return {{}, "it answers otherwise than a rank of this version"};
+    if (heard.magic != tcp_magic) return {{}, "its answer is not from a rank of this version"};
     if (heard.answer == tcp_answer::other_job) return {{}, "it is a rank of another job"};
     if ((heard.has_secret != 0) != self.has_secret())
         return {{},
-                self.has_secret() ? "it is a rank that has no secret, and this one has"
-                                  : "it is a rank that has a secret, and this one has none"};
+                self.has_secret() ? "it is a rank without a secret, but this rank has one"
+                                  : "it is a rank with a secret, but this rank has none"};
     if (heard.answer != tcp_answer::welcome) return {{}, "it refuses the greeting"};
     tcp_verdict verdict{};
     tcp_ends const ends{to_wire(socket.here()), to_wire(socket.there())};
     auto const proof = tcp_proof(self, connects, ends, says, heard);
     if (!send_all(socket, bytes_of(proof), end) ||
         !receive_all(socket, std::as_writable_bytes(std::span(&verdict, 1)), end))
-        return {{}, "it closes the connection when it has our proof"};
+        return {{}, "it closes the connection after our proof"};
     if (verdict.answer == tcp_answer::wrong_proof) return {{}, "it has another secret than this rank"};
     if (!is_same(verdict.proof, tcp_proof(self, accepts, ends, says, heard, verdict.answer)))
         return {{}, "it cannot prove that it has the secret"};
@@ -150,9 +150,8 @@ inline tcp_greeted greet(tcp_identity const& self, tcp_socket socket, int wanted
         return refused(sentence("it was compiled as '", unpadded(heard.build), "', and this one as '", self.build,
                                 "', so their bits may differ: start the same build on all machines"));
     case tcp_answer::taken:
-        return refused(sentence("it has a rank ", self.rank,
-                                " already: each number stands for one process, and two "
-                                "jobs need two ports"));
+        return refused(sentence("it already has a rank ", self.rank,
+                                ": each rank number is one process, and two jobs need two ports"));
     default:
         return {{}, sentence("it is rank ", heard.rank, ", and not rank ", wanted)};
     }

@@ -123,9 +123,9 @@ private:
     void require_secret(std::span<socket_address const> addresses) const {
         if (!here_.secret.empty() || here_.insecure || std::ranges::all_of(addresses, is_loopback)) return;
         throw error(errc::distributed,
-                    sentence("expected a secret of the ranks (", here_.secret_source, "), as they meet at ", name(),
-                             ", which other machines may reach, found none. ", here_.insecure_source,
-                             " lets in whoever reaches the port: only for a network that is your own"));
+                    sentence("expected a secret for the ranks (", here_.secret_source, "), because they meet at ",
+                             name(), ", which other machines may reach, found none. ", here_.insecure_source,
+                             " admits anyone who can reach the port: use it only on a private network"));
     }
 
     void be_met(std::span<socket_address const> addresses) {
@@ -161,8 +161,8 @@ private:
             }
             if (!free) continue;
             require(!doors.empty(), errc::distributed,
-                    "expected at rank 0 an address of this machine to meet the other ranks at, found ", name(),
-                    ": give that of rank 0's machine, by which all reach it");
+                    "expected an address of this machine, where rank 0 meets the other ranks, found ", name(),
+                    ": give an address of rank 0's machine that all ranks can reach");
             if (!taken.empty()) tell(taken + "; rank 0 listens at port " + std::to_string(port));
             return doors;
         }
@@ -222,7 +222,7 @@ private:
             beside.set_port(0);
             door = tcp_socket::listening(beside);
             require(static_cast<bool>(door), errc::distributed, "expected to listen at ", address_text(beside),
-                    ", by which this rank reached rank 0, found: ", system_text(errno));
+                    ", the address from which this rank reached rank 0, found: ", system_text(errno));
             auto found = greet(self_, std::move(socket), 0, door.here().port(), in(limits_.answer), end_);
             if (found.socket) {
                 met(0) = std::move(found.socket);
@@ -237,7 +237,7 @@ private:
     void reach_other(int r, tcp_wire_address const& where, std::uint16_t port) {
         sockaddr_in6 const scope = reinterpret_cast<sockaddr_in6 const&>(met(0).here().bytes);
         auto const at = from_wire(where, scope.sin6_family == AF_INET6 ? scope.sin6_scope_id : 0);
-        require(at.has_value(), errc::distributed, "expected of rank 0 where rank ", r, " listens, found no address");
+        require(at.has_value(), errc::distributed, "expected the address of rank ", r, " from rank 0, found none");
         for (auto const refused = in(limits_.answer); !met(r);) {
             auto socket = tcp_socket::connected(*at, 1000);
             if (socket) {
@@ -302,10 +302,10 @@ private:
     }
     // Reports a refused guest; this rank keeps waiting for the right one.
     void note_refused(tcp_greeting const& said, tcp_answer answer) {
-        refused_ = sentence("refused one that says that it is rank ", said.rank, " of ", said.ranks,
+        refused_ = sentence("refused a process that says it is rank ", said.rank, " of ", said.ranks,
                             answer == tcp_answer::other_build
                                 ? sentence(" and compiled as '", unpadded(said.build), "', not '", here_.build, "'")
-                            : answer == tcp_answer::taken ? ", which is here already"
+                            : answer == tcp_answer::taken ? ", which is already here"
                                                           : sentence(", for rank ", here_.rank, " of ", here_.ranks));
         if (refusals_++ < 5) tell(refused_);
     }
@@ -318,14 +318,14 @@ private:
 
     [[noreturn]] void fail_missing(std::vector<int> const& missing) const {
         throw error(errc::distributed,
-                    sentence("expected ", here_.ranks, " ranks to meet at ", name(), ", and ", ranks_text(missing),
+                    sentence("expected ", here_.ranks, " ranks to meet at ", name(), ", but ", ranks_text(missing),
                              " did not come in time", refused_.empty() ? "" : "; ", refused_,
-                             ". Is that an address of rank 0's machine that all machines reach, and are all "
-                             "processes started with the same?"));
+                             ". Is that an address of rank 0's machine that all machines can reach, and did all "
+                             "processes start with it?"));
     }
     [[noreturn]] void fail_gone(int r) const {
-        throw error(errc::distributed, sentence("rank ", r, " has ended before all ranks had met at ", name(),
-                                                ": what it says comes first"));
+        throw error(errc::distributed,
+                    sentence("rank ", r, " has ended before all ranks had met at ", name(), ": see its own message"));
     }
 
     tcp_place const& here_;

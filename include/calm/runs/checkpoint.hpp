@@ -73,7 +73,7 @@ public:
 
     checkpoint_record record() const {
         if (number<index_t>("format") != 1)
-            fail("format", "expected 1, found another; it was written by a later version of this library");
+            fail("format", "expected 1, found another number; a later version of this library wrote it");
         checkpoint_record r;
         r.state.step = number<index_t>("step", limits::steps);
         r.state.updates = number<index_t>("updates", limits::steps);
@@ -95,7 +95,7 @@ public:
         if (at("recipe").get(recipe)) fail("recipe", "expected an object");
         for (auto const [option, setting] : recipe) {
             std::string_view value;
-            if (setting.get(value)) fail("recipe", "expected words");
+            if (setting.get(value)) fail("recipe", "expected strings");
             r.recipe.push_back({std::string(option), std::string(value)});
         }
         return r;
@@ -184,7 +184,7 @@ inline void restore_training(std::string const& directory, training_state& state
             detail::fail_at(stored, file.path(),
                             sentence("expected ", m.whole / m.element, " elements of type ", name_of(type),
                                      ", found shape ", text_of(stored.shape), " of type ", name_of(stored.type),
-                                     "; the checkpoint is of another model"));
+                                     "; the checkpoint belongs to another model"));
         require_finite(stored, file.path());
         ++known;
     }
@@ -198,7 +198,7 @@ inline void restore_training(std::string const& directory, training_state& state
     if (file.tensors().size() != known)
         throw error(errc::model_file, file.path(), "",
                     sentence("expected ", known, " tensors, found ", file.tensors().size(),
-                             "; the checkpoint is of another model"));
+                             "; the checkpoint belongs to another model"));
     for (auto const& m : state.moments)
         if (begin_again.contains(m.name))
             std::ranges::fill(m.bytes, std::byte{});

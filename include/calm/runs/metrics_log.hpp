@@ -31,7 +31,7 @@ public:
                                      "cannot be opened for appending");
         if (made) detail::flush_directory_of(path_);
         if (bytes() > keep && uninterrupted([&] { return ::ftruncate(file_.get(), as_offset(keep)); }) != 0)
-            detail::fail_with_errno(errc::storage, path_, "cannot be cut to where a run goes on");
+            detail::fail_with_errno(errc::storage, path_, "cannot be truncated to where the run resumes");
         if (!ends_in_newline()) put("\n");
     }
 

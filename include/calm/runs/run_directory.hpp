@@ -71,13 +71,14 @@ public:
     explicit run_directory(std::string path) : path_(std::move(path)), was_there_(is_there(path_)) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
-                        "is there already and holds no run to go on with; choose another path, or remove it");
+                        "already exists and holds no run to resume; choose another path, or remove it");
         make_directories(path_);
         lock_.emplace(path_, lock_name);
         if (std::error_code unknown; std::filesystem::is_symlink(checkpoints(), unknown))
-            throw error(errc::storage, checkpoints(), "",
-                        "is a link, which is not followed: the checkpoints there may be of another run; put the folder "
-                        "itself there");
+            throw error(
+                errc::storage, checkpoints(), "",
+                "is a link, which is not followed: the checkpoints there may belong to another run; put the folder "
+                "itself there");
         make_directories(checkpoints());
         if (auto const newer = whole_directory(path_); newer != path_) publish(newer);  // interrupted
         remove_leftovers();
@@ -107,9 +108,9 @@ public:
             if (tell) tell(*damage);
         }
         if (all.empty()) return std::nullopt;
-        throw error(errc::storage, checkpoints(), "",
-                    sentence("none of its ", all.size(),
-                             " checkpoints is whole; put a good one back, or start the run afresh"));
+        throw error(
+            errc::storage, checkpoints(), "",
+            sentence("none of its ", all.size(), " checkpoints is intact; put an intact one back, or start a new run"));
     }
 
     // Writes a checkpoint with its manifest and publishes its model in the directory. Afterwards only the `keep` newest

@@ -59,7 +59,7 @@ struct sampler {
     static sampler exact(temperature T, std::int64_t cap = default_cap) {
         require(T.value > 0.0 && (T.value <= 1.0 || T.n == 1), errc::usage, [&] {
             return "temperature: the exact sampler needs T above 0 and at most 1, found " + shortest(T.value) +
-                   "; scale the noise for another";
+                   "; for another T use the noise sampler";
         });
         double const whole = T.n > 0 ? T.inverse : std::floor(std::min(T.inverse, 0x1p53));
         return {sampling_rule::exact,

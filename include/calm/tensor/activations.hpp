@@ -112,8 +112,7 @@ void with_numbers(F const& f, view<T, extents<dyn, Columns>, Backend> const&... 
 template <class F, class... T, index_t... Columns, class Backend>
 void with_numbers(F const& f, detail::device_activations<T, Columns, Backend> const&... x) {
     bool const any = (x.is_rounded() || ...), all = (x.is_rounded() && ...);
-    require(any == all, errc::usage,
-            "calm::with_numbers: expected activations that are all rounded, or none, found both");
+    require(any == all, errc::usage, "calm::with_numbers: expected all activations rounded, or none, found both");
     if (all)
         f(x.rounded()...);
     else

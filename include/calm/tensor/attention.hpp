@@ -24,7 +24,7 @@ inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv
     require_heads("calm::attention", width, head_size);
     require_heads("calm::attention", kv_width, head_size);
     require(kv_width > 0 && width % kv_width == 0, errc::usage, "calm::attention: expected ", width / head_size,
-            " heads to share the heads of keys evenly, found ", kv_width / head_size);
+            " heads to be a multiple of the key heads, found ", kv_width / head_size);
     require(positions > 0 && rows % positions == 0, errc::usage,
             "calm::attention: expected rows of whole sequences of ", positions, " positions, found ", rows, " rows");
     return {rows / positions, positions, positions,         width / head_size, kv_width / head_size,

@@ -22,8 +22,8 @@ namespace calm::detail {
 inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
                          std::span<cached_sequence const> sequences, index_t fresh) {
     for (auto const& of : sequences) {
-        require(of.sequence >= 0 && of.sequence < memory[0], errc::usage, verb, ": expected a sequence of ", memory[0],
-                ", found number ", of.sequence);
+        require(of.sequence >= 0 && of.sequence < memory[0], errc::usage, verb, ": expected a sequence number below ",
+                memory[0], ", found ", of.sequence);
         require(of.length >= 0 && of.length <= memory[1] - fresh, errc::usage, verb, ": expected room for ",
                 of.length + fresh, " positions of a sequence, found room for ", memory[1]);
     }

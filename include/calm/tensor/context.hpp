@@ -151,7 +151,7 @@ struct float_products {
 
 // The context of the host backends `cpu` and `blocks`. For devices see emulated/context.hpp and cuda/context.hpp.
 template <class Backend> class context : public detail::context_base<Backend> {
-    static_assert(host_memory<Backend>, "calm::context: this backend has a context of its own");
+    static_assert(host_memory<Backend>, "calm::context: this backend has another context: include its header");
 
 public:
     // threads: 0 uses all of the machine's. A seed gives the same bits for any number of threads.

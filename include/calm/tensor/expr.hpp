@@ -29,12 +29,12 @@ template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const
     for_each_node(tree, [&]<class Op, class A>(reduction<Op, A> const& node) {
         if (span.columns == dyn) span.columns = node.columns;
         require(node.columns == span.columns, errc::usage, [&] {
-            return sentence("calm: expected reductions of rows as wide as all others in the expression, ", span.columns,
-                            ", found one of ", node.columns, ": evaluate it on its own");
+            return sentence("calm: expected all reductions of an expression over rows of one width, ", span.columns,
+                            ", found ", node.columns, ": evaluate that one separately");
         });
     });
     require(span.columns > 0 || span.rows == 0, errc::usage,
-            "calm: expected rows of at least one number to reduce, found ", span.rows, " rows of none");
+            "calm: expected rows of at least one number to reduce, found ", span.rows, " empty rows");
     return span;
 }
 
@@ -161,7 +161,7 @@ template <class Expression, class Backend, class V> constexpr void check_kind() 
 // A tensor or view v of R elements as a column (R, 1), which broadcasts against (R, D).
 template <class V> auto column(V&& v) {
     static_assert(std::is_lvalue_reference_v<V> || !detail::kind_of<V>::owns,
-                  "calm::column: the tensor would be gone before it is read: give it a name first");
+                  "calm::column: the tensor would be destroyed before it is read: give it a name first");
     auto const x = detail::as_view(v);
     return reshape(x, extents<dyn, 1>(x.size()));
 }
@@ -212,7 +212,7 @@ void differentiate_from(Context& ctx, Expression const& e, DY const& dy, touched
     constexpr bool lends = shared_operands<tree_type> == 0 || !std::is_const_v<Context>;
     static_assert(tree_type::active, "calm::differentiate: no operand asks for a gradient: write wrt(x, dx) for x");
     static_assert(lends,
-                  "calm::differentiate: the gradient of a row (D) needs scratch: give it a context that is not const");
+                  "calm::differentiate: the gradient of a row (D) needs workspace: pass a context that is not const");
     check_gradients(memory_of_dy, touched_by(e.tree(), span_of(e.extents())));
     if constexpr (!tree_type::by_rows)
         run_differentiate(ctx, e.tree(), dy, e.extents().size());

@@ -94,7 +94,7 @@ private:
     // Over `Among` neighbours: one half of them continues with the first half of the sums, the other with the second.
     template <class T, int Count, int Among, class X> CALM_HD auto spread(X const& x) {
         static_assert((Count & (Count - 1)) == 0 && Count <= Among,
-                      "calm::sums_of_warps: expected a power of two of values, at most one a lane");
+                      "calm::sums_of_warps: expected a power of two of values, at most one per lane");
         if constexpr (Count == 1) {
             typename Block::template per_thread<T> last;
             self().each([&](int t) { last[t] = x[t].lane[0]; });

@@ -33,7 +33,7 @@ namespace detail {
 
 template <class T, index_t... Sizes, class B> auto as_matrix(view<T, extents<Sizes...>, B> const& x) {
     constexpr std::size_t rank = sizeof...(Sizes);
-    static_assert(rank >= 2, "calm::matmul: an operand is a matrix (leading dimensions are taken together)");
+    static_assert(rank >= 2, "calm::matmul: an operand needs at least 2 dimensions (leading dimensions are merged)");
     using shape = extents<Sizes...>;
     index_t const columns = x.extent(rank - 1);
     index_t rows = x.extent(0);
@@ -71,8 +71,8 @@ template <class X> auto transposed(X&& x) {
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     return []<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
-        require(First >= 0 && First + Count <= a.columns, errc::usage, "calm::columns: columns ", First, " to ",
-                First + Count, " of a matrix of ", a.columns);
+        require(First >= 0 && First + Count <= a.columns, errc::usage, "calm::columns: expected columns within [0, ",
+                a.columns, "), found [", First, ", ", First + Count, ")");
         index_t const first = a.is_transposed ? First * a.stride : First;
         return matrix_operand<T, R, Count, B>{{a.data == nullptr ? nullptr : a.data + first, a.rows, Count, a.stride,
                                                a.is_transposed, a.rounded == nullptr ? nullptr : a.rounded + first}};
@@ -112,8 +112,7 @@ template <class T, class W>
 product<T, W> product_of(plain_operand<T> const& c, plain_operand<T> const& a, plain_operand<W> const& b, into mode,
                          T const* bias) {
     static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float>),
-                  "calm::matmul: expected factors of one type, or a second one of bf16 for float: nothing else is "
-                  "widened; convert one of them");
+                  "calm::matmul: expected factors of one type, or float and a second one of bf16; convert one of them");
     require(!c.is_transposed, errc::usage,
             "calm::matmul: the destination must not be transposed; transpose and exchange the factors");
     require(a.columns == b.rows && c.rows == a.rows && c.columns == b.columns, errc::usage,

@@ -70,9 +70,10 @@ template <tensor_operand A> auto as_expression(A&& a) {
                           typename plain::backend>(a.tree(), a.extents());
     } else {
         if constexpr (kind_of<A>::owns)
-            static_assert(std::is_lvalue_reference_v<A>,
-                          "calm: an expression cannot hold a temporary tensor, which is gone before it is read: give "
-                          "the tensor a name first");
+            static_assert(
+                std::is_lvalue_reference_v<A>,
+                "calm: an expression cannot hold a temporary tensor, which is destroyed before it is read: give "
+                "the tensor a name first");
         using T = std::remove_const_t<typename plain::value_type>;
         return expression<tree::input<T>, typename plain::extents_type, typename plain::backend>({a.data()},
                                                                                                  a.extents());
@@ -123,7 +124,7 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
     static_assert(m::same_rank, "calm: element-wise operands must have the same rank, or one of them is a row (D)");
     static_assert(
         !m::same_rank || m::possible,
-        "calm: element-wise operands must have the same shape, or be a row (D) or a column (R, 1) beside (R, D)");
+        "calm: element-wise operands must have the same shape, or be a row (D) or a column (R, 1) next to (R, D)");
     constexpr bool smaller_a = m::of_a != place::itself;
     bool good = true;
     if constexpr (m::of_a == place::each_row)
@@ -147,9 +148,9 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
 template <class A, class B> auto equal_extents(A const& a, B const& b) {
     using m = shapes_together<A, B>;
     static_assert(A::rank == B::rank,
-                  "calm: a result, a cotangent and a gradient must have the rank of what they belong to");
+                  "calm: a result, a cotangent and a gradient must have the rank of their expression or operand");
     static_assert(A::rank != B::rank || (m::possible && m::of_a == place::itself && m::of_b == place::itself),
-                  "calm: a result, a cotangent and a gradient must have the shape of what they belong to");
+                  "calm: a result, a cotangent and a gradient must have the shape of their expression or operand");
     require(a == b, errc::usage, "calm: element-wise operands must have the same shape, found ", a, " and ", b);
     return extents_cast<typename m::type>(a);
 }
@@ -197,7 +198,7 @@ template <class Op, class A> auto make_reduction(A&& a) {
     using X = decltype(x);
     using tree_type = reduction<Op, std::remove_cvref_t<decltype(x.tree())>>;
     static_assert(!is_narrow<std::remove_cvref_t<decltype(x.tree())>>,
-                  "calm: a reduction gives one number a row, which cannot be reduced again");
+                  "calm: a reduction gives one number per row, which cannot be reduced again");
     auto shape = column_extents(x.extents());
     return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), span_of(x.extents()).columns}, shape);
 }

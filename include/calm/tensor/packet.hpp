@@ -99,7 +99,7 @@ template <> struct vectors_of<std::uint64_t> {
 };
 
 template <class T, class V> [[gnu::always_inline]] inline T sum_of_lanes(V v) {
-    static_assert(sizeof(V) == 64, "calm::sum: a sum is one of whole packets");
+    static_assert(sizeof(V) == 64, "calm::sum: expected a whole packet of 64 bytes");
     typename vectors_of<T>::half half[2];
     std::memcpy(half, &v, sizeof(V));
     half[0] += half[1];

@@ -32,12 +32,10 @@ public:
         asked const now{what, size, word};
         if (is_new()) return all_.push_back(now);
         require(next_ < all_.size() && now == all_[next_], errc::device, [&] {
-            return sentence("calm: work that is done again asked a device for ", what, " (", size, ") as number ",
-                            next_ + 1, ", expected ",
+            return sentence("calm: graph replay mismatch: operation ", next_ + 1, " is ", what, " (", size, "), but ",
                             next_ < all_.size() ? sentence(all_[next_].what, " (", all_[next_].size, ")")
                                                 : std::string("nothing"),
-                            ", as when it was recorded; give what its kernels follow from as numbers of the work "
-                            "(calm::repeated_work)");
+                            " was captured; add the value that changed to the key of the graph (calm::repeated_work)");
         });
         ++next_;
     }
@@ -48,15 +46,16 @@ public:
     // Notes or compares a copy to dst. Returns the offset in the buffer where its bytes belong.
     std::size_t ask_copy(void const* dst, std::size_t bytes) {
         ask("a copy from the host", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(dst));
-        require(lines_of(bytes) <= room_ - used_, errc::device, "calm: work that is done again copies more than ",
-                room_, " bytes to a device, which it did the first time");
+        require(lines_of(bytes) <= room_ - used_, errc::device,
+                "calm: graph capture mismatch: a copy to the device needs more than the ", room_,
+                " bytes of the first run");
         return std::exchange(used_, used_ + lines_of(bytes));
     }
 
     // Ends a run. Throws errc::device if the recording had more operations.
     void end() {
-        require(is_new() || next_ == all_.size(), errc::device, "calm: work that is done again asked a device for ",
-                next_, " kernels, fills and copies, expected ", all_.size(), ", as when it was recorded");
+        require(is_new() || next_ == all_.size(), errc::device, "calm: graph replay mismatch: expected ", all_.size(),
+                " kernels, fills and copies, as captured, found ", next_);
         is_recorded_ = true;
         next_ = used_ = 0;
     }

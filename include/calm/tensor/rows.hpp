@@ -122,7 +122,7 @@ template <class Id> index_t run_first_outside(context<cpu> const& ctx, Id const*
 }
 
 template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
-    require(found[0] == ids && found[1] == width, errc::usage, verb, ": expected one row an id, ",
+    require(found[0] == ids && found[1] == width, errc::usage, verb, ": expected one row per id, ",
             extents<dyn, dyn>(ids, width), ", found ", found);
 }
 
@@ -130,8 +130,8 @@ template <class E> void check_rows(char const* verb, E const& found, index_t wid
 template <class Backend>
 void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, char const* what = "calm: token id ") {
     if (ids.are_known()) {
-        require(ids.below() <= V, errc::usage, "calm: expected ids that were checked for a table of at most ", V,
-                " rows, found ids for one of ", ids.below(), "; check them for the smaller one");
+        require(ids.below() <= V, errc::usage, "calm: expected ids checked for a table of at most ", V,
+                " rows, found ids checked for ", ids.below(), " rows; check them for the smaller table");
         return;
     }
     index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
@@ -169,8 +169,7 @@ void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
     using T = detail::scalar_of<Y>;
     using W = detail::scalar_of<Table>;
     static_assert(std::is_same_v<T, W> || (std::is_same_v<W, bf16> && std::is_same_v<T, float>),
-                  "calm::gather_rows: expected rows of the table's type, or float of a table of bf16: nothing else is "
-                  "widened");
+                  "calm::gather_rows: expected rows of the table's type, or float rows of a bf16 table");
     auto const out = detail::written_rows(y);
     detail::rows_like<Y, W const> const from = detail::as_view(table);
     index_t const width = from.extent(1);

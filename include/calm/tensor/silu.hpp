@@ -27,7 +27,7 @@ template <class Y, class T, class W> T* beside_product(char const* verb, Y const
     auto const to = as_matrix(y);
     require_shape(verb, "the result", {to.rows, to.columns}, {p.m, p.n});
     require(!overlap(plain_operand<T>(to), plain_operand<T>{p.c, p.m, p.n, p.ldc, false}), errc::usage, verb,
-            ": the result overlaps the product; both are kept");
+            ": the result overlaps the product, but both are kept; give separate memory");
     return const_cast<T*>(to.data);
 }
 

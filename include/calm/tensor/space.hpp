@@ -17,11 +17,11 @@ template <class Backend = cpu, class Storage = float, class Compute = Storage, c
           class Weights = Storage>
 struct space {
     static_assert(std::is_same_v<Storage, Compute> && std::is_same_v<Compute, Master>,
-                  "calm::space: expected numbers that are stored as they are computed with: this version has no verbs "
-                  "that convert; name one type");
+                  "calm::space: expected one type for storage, computation and master weights: no operation of this "
+                  "version converts");
     static_assert(std::is_same_v<Weights, Storage> || (std::is_same_v<Weights, bf16> && std::is_same_v<Storage, float>),
-                  "calm::space: expected weights of the type of the other numbers, or bf16 beside float: nothing else "
-                  "is widened as it is read");
+                  "calm::space: expected weights of the type of the other numbers, or bf16 weights with float: nothing "
+                  "else is widened on reading");
     using backend = Backend;  // cpu, emulated or cuda
     using storage = Storage;  // of activations, biases and gains
     using compute = Compute;  // of sums and gradients

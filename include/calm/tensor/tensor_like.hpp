@@ -62,7 +62,7 @@ template <tensor_like X> using positions_read = positions_like<X, computed_of<X>
 // The destination (R, D) of an operation, as a view.
 template <tensor_like Y> rows_like<Y, scalar_of<Y>> written_rows(Y& y) {
     static_assert(!std::is_const_v<typename view_of<Y>::element_type>,
-                  "calm: a verb's destination comes first and must be writable");
+                  "calm: an operation's destination comes first and must be writable");
     return as_view(y);
 }
 

@@ -72,7 +72,7 @@ template <class T, index_t First, index_t... Rest, class Backend>
 constexpr view<T, extents<dyn, Rest...>, Backend> rows(view<T, extents<First, Rest...>, Backend> const& x,
                                                        index_t first, index_t count) {
     require(first >= 0 && count >= 0 && first <= x.extent(0) && count <= x.extent(0) - first, errc::usage,
-            "calm::rows: ", count, " rows from row ", first, " of a shape ", x.extents());
+            "calm::rows: expected rows of a shape ", x.extents(), ", found ", count, " rows from row ", first);
     index_t const stride = x.extent(0) > 0 ? x.size() / x.extent(0) : 0;
     return {x.data() + first * stride, detail::with_rows(x.extents(), count)};
 }

@@ -248,7 +248,7 @@ inline bigram_table bigram_table::load(std::string const& path) {
     std::size_t at = std::size(magic) - 1;
     auto const fail = [&](std::string const& found) {
         throw error(errc::data, path, "byte " + std::to_string(at),
-                    found + ": this is no intact bigram table, write it anew");
+                    found + ": the bigram table is damaged, write it again");
     };
     auto const get = [&] {
         if (bytes.size() - at < 8) fail("the file ends early");
@@ -258,7 +258,7 @@ inline bigram_table bigram_table::load(std::string const& path) {
         at += 8;
         return value;
     };
-    if (!bytes.starts_with(magic)) at = 0, fail("the first bytes are not those of a bigram table");
+    if (!bytes.starts_with(magic)) at = 0, fail("the file does not begin like a bigram table");
     std::uint64_t const V = get();
     std::uint64_t const pairs = get();
     std::uint64_t const words = (bytes.size() - at) / 8;
@@ -271,7 +271,7 @@ inline bigram_table bigram_table::load(std::string const& path) {
     auto const get_count = [&](std::uint64_t least) {
         std::uint64_t const count = get();
         if (count < least || count > (std::uint64_t{1} << 62) - total)
-            fail("the count " + std::to_string(count) + " cannot be");
+            fail("the count " + std::to_string(count) + " is impossible");
         total += count;
         return count;
     };

@@ -60,8 +60,8 @@ public:
 
     // Fills `block`, of block_tokens() ids, and advances. Throws errc::usage for another size.
     void next(std::span<token_id> block) {
-        require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_, " tokens, the place for it ",
-                block.size(), ": give a place of block_tokens() tokens");
+        require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_,
+                " tokens, but the buffer has ", block.size(), ": give a buffer of block_tokens() tokens");
         if (position_.index == blocks_) seek({position_.epoch + 1, 0});
         for (std::size_t filled = 0; filled < block.size();) {
             if (used_ == packed_.size()) take_document();
@@ -79,8 +79,7 @@ public:
     void seek(block_position position) {
         blocks_ = blocks_in(position.epoch);
         require(position.index <= blocks_, errc::data, "epoch ", position.epoch, " has ", blocks_,
-                " blocks, but block ", position.index,
-                " is asked for: the text is not the one the position was taken on");
+                " blocks, but block ", position.index, " is requested: the position belongs to another text");
         position_ = position;
         order_ = order_of(documents_->documents(), rule_.seed, position.epoch);
         next_document_ = 0;

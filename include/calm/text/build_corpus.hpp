@@ -25,7 +25,7 @@ namespace detail {
 inline void require_vocabulary(std::span<std::string const> specs, tokenizer const& encoder) {
     require(is_markov(specs) == encoder.is_markov(), errc::tokenizer,
             encoder.is_markov()
-                ? "the vocabulary is that of the markov source: give markov:N as text, or another vocabulary"
+                ? "the vocabulary belongs to the markov source: give markov:N as text, or another vocabulary"
                 : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
 }
 

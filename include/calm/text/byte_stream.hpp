@@ -110,8 +110,8 @@ private:
     if (code == Z_STREAM_END)
         ::inflateReset(gzip_.get());
     else if (code != Z_OK && code != Z_BUF_ERROR)
-        fail(std::string("no intact gzip data (") + (gzip_->msg != nullptr ? gzip_->msg : "preset dictionary") +
-             "): the file is damaged or of another kind, copy it again");
+        fail(std::string("invalid gzip data (") + (gzip_->msg != nullptr ? gzip_->msg : "preset dictionary") +
+             "): the file is damaged or has another format, copy it again");
     return block - gzip_->avail_out;
 }
 
@@ -121,8 +121,8 @@ private:
     std::size_t const code = ::ZSTD_decompressStream(zstd_.get(), &out, &in);
     used_ = in.pos;
     if (::ZSTD_isError(code) != 0)
-        fail(std::string("no intact zstd data (") + ::ZSTD_getErrorName(code) +
-             "): the file is damaged, of another kind, or made with --long; copy it again or decompress it");
+        fail(std::string("invalid zstd data (") + ::ZSTD_getErrorName(code) +
+             "): the file is damaged, has another format, or was made with --long; copy it again or decompress it");
     inside_ = code != 0;
     return out.pos;
 }
@@ -145,7 +145,7 @@ private:
         total_ += made;
         if (total_ > harmless && total_ / most_growth > read_)
             fail("it grows more than " + std::to_string(most_growth) +
-                 " times when decompressed, which no text does: decompress it yourself if that is meant");
+                 " times when decompressed, which no text does: decompress it yourself if this is intended");
         if (made > 0) return {made_.get(), made};
     }
     return {};

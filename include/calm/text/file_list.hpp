@@ -26,7 +26,7 @@ struct file_list {
 namespace detail {
 
 inline constexpr char const* known_formats =
-    ".txt (one document), .jsonl or .json (one object with \"text\" a line), each also .gz or .zst";
+    ".txt (one document), .jsonl or .json (one object with \"text\" per line), each also .gz or .zst";
 
 // The suffix of a name, including the one before .gz or .zst; "" if it has none.
 inline std::string suffix_of(std::filesystem::path const& path) {
@@ -41,7 +41,7 @@ inline std::string suffix_of(std::filesystem::path const& path) {
            has("model.safetensors") || has("model.safetensors.index.json");
 }
 
-inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose files are no text";
+inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose files are not text";
 
 [[gnu::cold]] inline file_list files_below(std::string const& folder) {
     namespace fs = std::filesystem;
@@ -143,7 +143,7 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
         if (!text_format_of(spec))
             throw error(errc::usage, spec, "",
                         "unknown kind of text" + (suffix.empty() ? "" : " \"" + suffix + "\"") +
-                            ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" a "
+                            ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" per "
                             "line), each also .gz or .zst, a folder or a pattern of them, stories:N for N tokens of "
                             "generated stories, or markov:N for N symbols of a Markov chain");
         if (fs::is_regular_file(spec, failure) && fs::file_size(spec, failure) == 0 && !failure)

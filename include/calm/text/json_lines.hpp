@@ -52,18 +52,18 @@ private:
         if (auto const fault = number() == 1 ? fault_of_source(line_) : fault_of_encoding(line_))
             fail(fault->sentence, ", byte " + std::to_string(fault->byte));
         if (auto const word = detail::word_of_python_in(line_))
-            fail("no valid JSON: " + *word + " is no value of JSON, though Python writes it: write null instead");
+            fail("invalid JSON: " + *word + " is not a JSON value, although Python writes it: write null instead");
         if (auto const half = detail::lone_surrogate_in(line_))
-            fail(sentence("no valid JSON: ", *half,
+            fail(sentence("invalid JSON: ", *half,
                           " is a lone surrogate, half of a character: expected a pair like \\ud83d\\ude00"));
-        fail(std::string("no valid JSON (") + simdjson::error_message(code) + "): expected one object a line, " +
+        fail(std::string("invalid JSON (") + simdjson::error_message(code) + "): expected one object per line, " +
              "{\"text\": \"...\"}");
     }
 
     [[nodiscard]] std::string_view text_of_line() {
         if (!detail::json_has_at_most(line_, most_values))
             fail("the line has more than " + std::to_string(most_values) +
-                 " values and signs: expected one object a line whose field \"text\" is most of it");
+                 " values and signs: expected one object per line whose field \"text\" is most of it");
         line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
         simdjson::dom::element line;
         auto const parse = [&] { return parser_.parse(line_.data(), line_.size(), false).get(line); };
@@ -76,7 +76,7 @@ private:
         simdjson::dom::object object;
         if (line.get(object) != simdjson::SUCCESS)
             fail("expected an object with a field \"text\", found " + name_of(line.type()) +
-                 "; write one object a line, {\"text\": \"...\"}");
+                 "; write one object per line, {\"text\": \"...\"}");
         simdjson::dom::element value;
         keys_.clear();
         for (auto const field : object) {

@@ -72,7 +72,7 @@ public:
         for (auto const field : o) {
             if (std::find(known.begin(), known.end(), field.key) == known.end())
                 fail(joined(place, in_quotes(field.key, '"')),
-                     "this key is not understood: expected a byte-level BPE without it");
+                     "this key is not supported: expected a byte-level BPE without it");
             if (std::find(met.begin(), met.end(), field.key) != met.end())
                 fail(joined(place, field.key), "expected the key once, found it twice: remove one");
             met.push_back(field.key);
@@ -92,7 +92,7 @@ public:
     }
     void absent(object o, std::string const& place, std::string_view key) const {
         if (auto const e = find(o, key); e && !e->is_null())
-            fail_kind(joined(place, key), "none or null (nothing else is understood)", *e);
+            fail_kind(joined(place, key), "none or null (nothing else is supported)", *e);
     }
     // flag() is the value of a boolean key, `without` if the key is missing. flag_is() throws unless that is as
     // expected.

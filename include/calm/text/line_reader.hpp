@@ -52,7 +52,7 @@ private:
     if (too_long)
         throw error(errc::data, path(), "line " + std::to_string(number_),
                     sentence("the line has more than ", longest_,
-                             " bytes: expected one document a line, is a line break missing?"));
+                             " bytes: expected one document per line, is a line break missing?"));
     if (number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     return true;
 }

@@ -99,9 +99,9 @@ namespace detail {
 // Throws unless documents with these special tokens can be packed into blocks by the rule.
 inline void require_rule(special_tokens const& special, packing_rule const& rule, std::size_t block_tokens) {
     require(special.exist() != (rule.mode == packing::unbroken), errc::usage,
-            "calm::packing_rule: symbols without BOS, EOS and PAD are packed unbroken, and nothing else is");
+            "calm::packing_rule: expected packing::unbroken for symbols without BOS, EOS and PAD, and only for them");
     require(rule.K > 0 && block_tokens > 0 && block_tokens % rule.K == 0, errc::config, "a block of ", block_tokens,
-            " tokens is no whole number of patches of ", rule.K, " tokens: choose a positive multiple of ", rule.K);
+            " tokens is not a whole number of patches of ", rule.K, " tokens: choose a positive multiple of ", rule.K);
 }
 // Throws unless documents with at least `least` tokens fill a block.
 inline void require_one_block(std::size_t least, std::size_t block_tokens) {

@@ -13,7 +13,7 @@ inline constexpr std::size_t longest_piece = std::size_t{4} << 20;
 // Throws errc::data if a piece of `bytes` bytes is too long.
 inline void require_piece(std::size_t bytes) {
     require(bytes <= longest_piece, errc::data, "expected text with a break (a space, a line, a sign) every ",
-            longest_piece, " bytes or sooner, found ", bytes, " without one: divide it");
+            longest_piece, " bytes or sooner, found ", bytes, " without one: split it");
 }
 
 }  // namespace calm

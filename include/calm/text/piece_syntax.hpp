@@ -17,11 +17,11 @@ namespace calm::detail {
     std::string const space = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
     auto const refuse = [](std::string_view what) {
         throw error(errc::tokenizer, "\"" + std::string(what) +
-                                         "\" in the pattern of pieces is not understood: expected alternatives, "
+                                         "\" in the pattern of pieces is not supported: expected alternatives, "
                                          "groups, classes, \\s, \\S, \\d, \\p{..} and repetitions");
     };
     require(pattern.size() <= 4096, errc::tokenizer, "expected a pattern of pieces of at most 4096 bytes");
-    require(valid_prefix(pattern) == pattern.size(), errc::tokenizer, "the pattern of pieces is no valid UTF-8");
+    require(valid_prefix(pattern) == pattern.size(), errc::tokenizer, "the pattern of pieces is not valid UTF-8");
     std::string out;
     bool in_class = false;
     for (std::size_t i = 0; i < pattern.size(); ++i) {

@@ -48,7 +48,7 @@ inline constexpr std::array<std::string_view, 4> linear_patterns{
 // does not report it.
 [[nodiscard]] inline std::string unicode_version() {
     int const size = pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr);  // including the final zero
-    require(size > 0, errc::tokenizer, "expected a PCRE2 that tells its version of Unicode, found another one");
+    require(size > 0, errc::tokenizer, "expected a PCRE2 that reports its Unicode version, found one that does not");
     std::string text(static_cast<std::size_t>(size), '\0');
     pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text.data());
     text.pop_back();
@@ -77,7 +77,7 @@ public:
                 "): expected a regular expression");
         std::uint32_t nothing = 0;
         pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &nothing);
-        require(nothing == 0, errc::tokenizer, "expected a pattern whose pieces have characters, found one of none");
+        require(nothing == 0, errc::tokenizer, "expected a pattern that matches no empty piece, found one that does");
         // Without JIT, matching is slower but correct.
         pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
@@ -223,8 +223,8 @@ private:
         }
     }
     [[noreturn, gnu::cold]] static void refuse_pattern() {
-        throw error(errc::tokenizer, "the pattern of pieces tries too many ways to match this text: expected one that "
-                                     "cuts text in proportion to its length, as those of published tokenizers do");
+        throw error(errc::tokenizer, "the pattern of pieces tries too many ways to match this text: expected one whose "
+                                     "time is proportional to the length of the text, as in published tokenizers");
     }
 
     // PCRE2's return code.

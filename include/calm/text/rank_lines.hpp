@@ -40,7 +40,8 @@ namespace calm {
         if (line.ends_with('\r')) line.remove_suffix(1);
         if (line.empty()) continue;
         std::size_t const space = line.find(' ');
-        if (space == std::string_view::npos) fail("expected `base64 rank`, found no space: this is no tokenizer file");
+        if (space == std::string_view::npos)
+            fail("expected `base64 rank`, found no space: this is not a tokenizer file");
         auto const token = base64_decode(line.substr(0, space));
         if (!token || token->empty())
             fail("expected a token in base64 before the space, found " + in_quotes(line.substr(0, space), '"') +
@@ -61,8 +62,8 @@ namespace calm {
         if (static_cast<std::size_t>(rank) >= most)
             fail("expected at most " + std::to_string(most) + " tokens, found more: the file is of another kind");
         if (table.add(*token) < 0)
-            fail("the token of rank " + std::to_string(rank) + " is that of rank " +
-                 std::to_string(table.find(*token)) + " again: remove one of them and renumber");
+            fail("rank " + std::to_string(rank) + " repeats the token of rank " + std::to_string(table.find(*token)) +
+                 ": remove one of them and renumber");
     }
     return table;
 }

@@ -32,10 +32,10 @@ struct encoding_fault {
 [[nodiscard]] inline std::optional<encoding_fault> fault_of_encoding(std::string_view bytes) {
     std::size_t const valid = valid_prefix(bytes);
     if (std::size_t const zero = bytes.substr(0, valid).find('\0'); zero != std::string_view::npos)
-        return encoding_fault{zero, "a byte of zero, which no text has: is it UTF-16 (iconv -f UTF-16LE -t UTF-8), or "
-                                    "a file of another kind?"};
-    if (valid < bytes.size())
-        return encoding_fault{valid, "no valid UTF-8: convert it (iconv -f LATIN1 -t UTF-8, say)"};
+        return encoding_fault{zero,
+                              "a zero byte, which text does not contain: is it UTF-16 (iconv -f UTF-16LE -t UTF-8), or "
+                              "a file of another kind?"};
+    if (valid < bytes.size()) return encoding_fault{valid, "invalid UTF-8: convert it (iconv -f LATIN1 -t UTF-8, say)"};
     return std::nullopt;
 }
 

@@ -170,7 +170,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
     }
     if (any || (skip != nullptr && skip->count > seen)) return;
     malformed_document const blank(
-        error(errc::data, path, "", "the file has only blank lines: give one object a line"));
+        error(errc::data, path, "", "the file has only blank lines: give one object per line"));
     if (skip == nullptr) throw blank;
     skip->add(blank);
 }

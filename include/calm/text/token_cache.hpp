@@ -82,7 +82,7 @@ private:
     }
     void cannot(std::string const& why) {
         if (!std::exchange(told_that_it_cannot_, true))
-            say("texts are tokenised each time and held in memory, for the cache cannot be written: " + why);
+            say("texts are tokenised each time and held in memory, because the cache cannot be written: " + why);
     }
 
     bool told_that_it_cannot_ = false;
@@ -174,9 +174,9 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
 
 [[gnu::cold]] inline std::string token_cache::doubt(struct stat const& text, token_file const& found) {
     auto const& origin = found.origin();
-    if (origin.st_uid != ::geteuid()) return "it is of another user";
+    if (origin.st_uid != ::geteuid()) return "it belongs to another user";
     if ((origin.st_mode & 0777 & ~detail::permissions_like(text, origin.st_gid)) != 0)
-        return "its permissions are wider than those of a cache of this text";
+        return "its permissions are wider than the permissions of the text allow";
     // The last status change must be the build itself. Users can choose neither that time nor the inode number of a
     // file.
     constexpr std::int64_t longest_making = 10'000'000'000;
@@ -188,7 +188,7 @@ inline std::array<char, 64> sample_of_file(std::string const& path, std::uint64_
 
 [[gnu::cold]] inline std::string token_cache::difference(std::string const& file, token_file_facts const& expected,
                                                          token_file_facts const& found) {
-    if (found.tokenizer != expected.tokenizer) return "it is of another tokenizer";
+    if (found.tokenizer != expected.tokenizer) return "it belongs to another tokenizer";
     if (found.longest_line != expected.longest_line || found.longest_file != expected.longest_file)
         return "it was made with other limits";
     if (found.size != expected.size || found.sample != expected.sample) return "the text has changed";
@@ -214,7 +214,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
                 if (facts.skipped == 0) return found;
                 if (selection.skip == nullptr) return nullptr;  // reading the text reports the fault
                 std::string_view const first(facts.first_skipped.data(), facts.first_skipped.size());
-                selection.skip->add(facts.skipped, "left out as " + path + " was made",
+                selection.skip->add(facts.skipped, "left out when " + path + " was made",
                                     std::string(first.substr(0, first.find('\0'))));
                 return found;
             }

@@ -159,13 +159,13 @@ private:
     token_file_facts const ours;
     if (facts_.magic != ours.magic || facts_.byte_order != ours.byte_order ||
         facts_.bytes_of_token != ours.bytes_of_token)
-        return "it is of another format";
+        return "it has another format";
     if (facts_.header != detail::header_sum(facts_)) return "its header is damaged";
     auto const body = bytes.subspan(sizeof facts_);
     std::uint64_t const words = body.size() / 8;
     if (facts_.tokens > 2 * words || facts_.entries > words ||
         detail::bytes_of_ids(facts_.tokens) + 8 * facts_.entries != body.size())
-        return "its length is not that of its header";
+        return "its length does not match its header";
     ids_ = {reinterpret_cast<token_id const*>(body.data()), facts_.tokens};
     ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)), facts_.entries};
     portion_sum sum;
@@ -180,7 +180,8 @@ private:
             largest = std::max(largest, static_cast<std::uint32_t>(id));
     }
     if (sum.value() != facts_.body) return "its bytes are damaged";
-    if (!ids_.empty() && largest >= static_cast<std::uint32_t>(vocabulary)) return "its ids are of another vocabulary";
+    if (!ids_.empty() && largest >= static_cast<std::uint32_t>(vocabulary))
+        return "its ids belong to another vocabulary";
     std::uint64_t documents = 0;
     for (std::size_t i = 0; i < ends_.size(); ++i) {
         if (end(i) < (i == 0 ? 0 : end(i - 1)) || ends_[i] >> 62 > 2) return "its ends are out of order";

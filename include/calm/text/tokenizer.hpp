@@ -83,7 +83,7 @@ public:
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
         require(parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
-                "lines of ranks cannot hold this tokenizer: copy its tokenizer.json");
+                "rank lines cannot represent this tokenizer: copy its tokenizer.json");
         return text;
     }
 
@@ -99,7 +99,7 @@ public:
             for (std::size_t i = 0; i < text.size(); ++i) {
                 token_id const id = v_.tokens.find(text.substr(i, 1));
                 require(id >= 0, errc::tokenizer, "byte ", i,
-                        " of the text is no symbol of the markov source: expected ", markov_alphabet);
+                        " of the text is not a symbol of the markov source: expected ", markov_alphabet);
                 ids.push_back(id);
             }
         } else {
@@ -225,9 +225,10 @@ inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const
         if (equal) return symbols;
     }
     if (int const byte = detail::missing_byte(table); byte >= 0)
-        throw error(errc::tokenizer, path, "line " + std::to_string(table.size() + 1),
-                    "the file ends, but byte " + std::to_string(byte) +
-                        " is no token: a byte-level vocabulary has all 256; the file is cut short or of another kind");
+        throw error(
+            errc::tokenizer, path, "line " + std::to_string(table.size() + 1),
+            "the file ends, but byte " + std::to_string(byte) +
+                " is not a token: a byte-level vocabulary has all 256; the file is cut short or of another kind");
     return tokenizer(vocabulary::of_ranks(std::move(table)));
 }
 

@@ -41,7 +41,7 @@ public:
         simdjson::padded_string const padded(json);
         element root;
         if (auto const code = parser_.parse(padded).get(root); code != simdjson::SUCCESS)
-            fail("", std::string("no valid JSON (") + simdjson::error_message(code) +
+            fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
                          "): expected one object; the file is damaged, copy it again");
         object const file = as_object(root, "the file");
         // Ignored: padding, truncation and post_processor. Adding or cutting ids is up to the caller.
@@ -156,8 +156,8 @@ private:
         auto const give = [&](token_id id, std::string_view name, bool special, auto const& place) {
             token_name& t = tokens[static_cast<std::size_t>(id)];
             if (t.given)
-                fail(place(),
-                     "expected an id of its own, found " + std::to_string(id) + ", that of " + in_quotes(t.name, '"'));
+                fail(place(), "expected a unique id, found " + std::to_string(id) + ", which is also the id of " +
+                                  in_quotes(t.name, '"'));
             t = {name, special, true};
         };
         for (auto const field : vocab) {
@@ -198,7 +198,7 @@ private:
             }
             auto const bytes = bytes_of_letters(t.name);
             if (!bytes || bytes->empty())
-                fail(place(), "expected a token in GPT-2's letters for bytes, found a sign that is none of them");
+                fail(place(), "expected a token in GPT-2's letters for bytes, found another character");
             if (bytes->size() > longest_token)
                 fail(place(), "expected a token of at most " + std::to_string(longest_token) + " bytes, found " +
                                   std::to_string(bytes->size()));
@@ -228,7 +228,7 @@ private:
             if (name.empty()) fail(place + ".content", "expected a name, found an empty string");
             token_id const id = read_id(present(o, place, "id"), others + number, [&] { return place + ".id"; });
             if (!added.emplace(name, added_token{id, place}).second)
-                fail(place + ".content", "expected a name of its own, found " + in_quotes(name, '"') + " twice");
+                fail(place + ".content", "expected a unique name, found " + in_quotes(name, '"') + " twice");
         }
         return added;
     }
@@ -248,7 +248,8 @@ private:
         v_.specials.eos = named(eos, {"<|end_of_text|>", "</s>", "<|endoftext|>"});
         v_.specials.pad = named(pad, {"[PAD]", "<pad>"});
         if (v_.specials.bos < 0)
-            fail("added_tokens", "expected a begin of text named <|begin_of_text|>, <s> or <|endoftext|>, found none");
+            fail("added_tokens",
+                 "expected a beginning of text named <|begin_of_text|>, <s> or <|endoftext|>, found none");
         if (v_.specials.eos < 0)
             fail("added_tokens", "expected an end of text named <|end_of_text|>, </s> or <|endoftext|>, found none");
         if (v_.specials.pad < 0) v_.specials.pad = v_.tokens.add_special();
@@ -275,7 +276,7 @@ private:
                 fail(place(), "expected two tokens that together are one of model.vocab, found " +
                                   in_quotes(left, '"') + " and " + in_quotes(right, '"'));
             if (!merges.add(a, b, both))
-                fail(place(), "expected a pair of its own, found that of model.merges[" +
+                fail(place(), "expected each pair once, found the pair of model.merges[" +
                                   std::to_string(merges.rank(a, b)) + "] again");
         }
         auto const order = order_of(merges, v_.tokens);

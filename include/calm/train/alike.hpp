@@ -30,7 +30,7 @@ inline std::vector<setting> settings_of(training_recipe const& r) {
             {"rounding", r.rounding == weight_rounding::stochastic ? "stochastic" : "nearest"},
             {"evaluate-every", std::to_string(r.evaluate_every)},
             {"save-every", std::to_string(r.save_every)},
-            {"steps told together", std::to_string(r.tell_every)},
+            {"steps per report", std::to_string(r.tell_every)},
             {"first phase", shortest(r.first_phase)},
             {"skip-nonfinite", std::to_string(r.skip_nonfinite)}};
 }
@@ -40,7 +40,7 @@ inline std::vector<setting> settings_of(training_state const& s) {
     return {{"steps done", std::to_string(s.step)},
             {"updates done", std::to_string(s.updates)},
             {"updates before Muon's", std::to_string(s.hidden_from)},
-            {"steps left out", std::to_string(s.skipped)},
+            {"steps skipped", std::to_string(s.skipped)},
             {"steps of the first phase", std::to_string(s.first_phase_steps)},
             {"seconds done", shortest(s.seconds)}};
 }

@@ -48,7 +48,7 @@ private:
 // are at least 2 whole patches, errc::data for blocks of another length or if there are none.
 template <class F> void for_each_block(block_source const& blocks, index_t block_tokens, index_t K, F const& f) {
     require(block_tokens >= 2 * K && block_tokens % K == 0, errc::config, "calm::evaluate_model: a block of ",
-            block_tokens, " tokens is no whole number of at least 2 patches of ", K, " tokens");
+            block_tokens, " tokens is not a whole number, 2 or more, of patches of ", K, " tokens");
     index_t number = 0;
     blocks([&](std::span<token_id const> block) {
         require(static_cast<index_t>(block.size()) == block_tokens, errc::data,
@@ -144,7 +144,7 @@ template <class Rule>
 evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* table, index_t vocabulary) {
     require(s.samples >= 2 && s.samples <= limits::samples && s.batch >= 1 && s.positions >= 0, errc::usage,
             "calm::evaluate_model: expected from 2 to ", limits::samples,
-            " samples a position and at least 1 block at a time, found ", s.samples, " and ", s.batch);
+            " samples per position and at least 1 block at a time, found ", s.samples, " and ", s.batch);
     require(table == nullptr || table->vocabulary_size() == vocabulary, errc::data, [&] {
         return sentence("calm::evaluate_model: expected a bigram table of the model's vocabulary of ", vocabulary,
                         ", found one of ", table->vocabulary_size(), "; count the model's training tokens again");

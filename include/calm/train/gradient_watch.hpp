@@ -52,9 +52,10 @@ public:
             backward();
         }
         for (std::size_t i = 0; i < parameters_.size(); ++i)
-            require(asked(i) == asked_[kind][i], errc::usage, "training: expected backward to ask for the gradient of ",
-                    parameters_[i].name, " as often as in the rehearsal, ", asked_[kind][i], " times, found ", asked(i),
-                    "; ranks have added up what was not whole. Its layers must ask alike in each micro-batch");
+            require(
+                asked(i) == asked_[kind][i], errc::usage, "training: expected backward to ask for the gradient of ",
+                parameters_[i].name, " as often as in the dry run, ", asked_[kind][i], " times, found ", asked(i),
+                "; the ranks have summed incomplete gradients. Each micro-batch must use the layers in the same way");
         for (auto const g : waiting) take(g);
     }
 

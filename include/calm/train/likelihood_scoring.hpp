@@ -47,7 +47,7 @@ public:
             }) {
         require(bytes_.empty() || static_cast<index_t>(bytes_.size()) == model.vocabulary(), errc::usage,
                 "calm::evaluate_model: expected the bytes of every token of the vocabulary of ", model.vocabulary(),
-                ", found those of ", bytes_.size());
+                ", found the bytes of ", bytes_.size(), " tokens");
     }
 
     // Adds block `number` with its scored predictions, ascending in 0 .. P - 2. Without settings.positions all

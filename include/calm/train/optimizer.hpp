@@ -31,9 +31,8 @@ template <class Space = space<>> class adamw {
     using Backend = typename Space::backend;
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                   "calm::adamw: parameters must be float or double");
-    static_assert(is_trainable<Space>,
-                  "calm::adamw: expected weights that are stored as they are updated, found a space with weights in "
-                  "bf16, whose models write and are evaluated; train in float, then copy the parameters");
+    static_assert(is_trainable<Space>, "calm::adamw: expected trainable weights, found a space with bf16 weights, "
+                                       "whose models are only for inference; train in float, then copy the parameters");
 
 public:
     // All parameters need memory for value and gradient; throws errc::usage naming the first that lacks it, or an
@@ -152,7 +151,8 @@ public:
         put(ctx, &memory_.record->bad_update, index_t{});
         auto const bad = record.steps[record.bad_update % outcomes_kept];
         if (auto const slot = std::isfinite(bad.norm) ? marks_.size() : first_bad_slot(ctx); slot < marks_.size())
-            fail(record.bad_step, "expected finite gradients, the first that is not is that of " + marks_[slot].name);
+            fail(record.bad_step,
+                 "expected finite gradients, found NaN or infinity first in that of " + marks_[slot].name);
         if (!std::isfinite(bad.norm))
             fail(record.bad_step,
                  "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
@@ -214,7 +214,8 @@ public:
     void resume_after(context<Backend> const& ctx, index_t updates, index_t hidden_from = 0) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         require(hidden_from >= 0 && hidden_from <= updates, errc::usage,
-                "calm::adamw: expected moments that began after 0 to ", updates, " updates, found ", hidden_from);
+                "calm::adamw: expected an optimizer state that began after 0 to ", updates, " updates, found ",
+                hidden_from);
         updates_ = updates;
         hidden_from_ = hidden_from;
         for_each_copy([&](T* there, std::span<T const> here) { put(ctx, there, here); });
@@ -274,8 +275,9 @@ private:
         for (auto const& mark : marks_) *mark.received = 0;
     }
     [[noreturn]] static void fail(index_t step, std::string const& what) {
-        throw error(errc::non_finite, sentence("step ", step, ": ", what,
-                                               "; no weight was changed. Try a lower rate or a longer warm-up"));
+        throw error(errc::non_finite,
+                    sentence("step ", step, ": ", what,
+                             "; no weight was changed. Try a lower learning rate or a longer warm-up"));
     }
     // The first update uses rate / (1 - beta1), which T must be able to represent.
     [[nodiscard]] bool is_usable(double rate) const {
@@ -283,7 +285,7 @@ private:
     }
     void require_usable(context<Backend> const& ctx, double rate) const {
         if (!is_usable(rate))
-            fail(ctx.step, "expected a rate that the weights can be changed by, found " + six_digits(rate));
+            fail(ctx.step, "expected a learning rate that fits the type of the weights, found " + six_digits(rate));
     }
 
     // The next update, on the host.

@@ -43,7 +43,7 @@ template <class Space> class parameter_shares final : public shared_work {
     using T = typename Space::compute;
     using Backend = typename Space::backend;
     static_assert(std::is_same_v<T, typename Space::master> && std::is_same_v<T, typename Space::storage>,
-                  "calm::parameter_shares: expected weights, gradients and moments of one type");
+                  "calm::parameter_shares: expected weights, gradients and optimizer state of one type");
 
 public:
     // Context and ranks outlive it. Up to most_under_way exchanges are in flight, each with at most `piece` elements
@@ -104,7 +104,7 @@ public:
         auto all = detail::settings_of(r);
         for (auto& one : detail::settings_of(state)) all.push_back(std::move(one));
         all.push_back({"seed", std::to_string(seed)});
-        all.push_back({"tokens of a step", std::to_string(tokens)});
+        all.push_back({"tokens per step", std::to_string(tokens)});
         require_alike(std::move(all));
         ranks_.at_work = true;
     }

@@ -144,11 +144,11 @@ inline void check(training_recipe const& r) {
     require(r.steps >= 0 && r.seconds >= 0 && (r.steps > 0 || r.seconds > 0), errc::usage,
             "training: expected a number of steps or a time above 0, found neither; give one of them, or both");
     require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
-            limits::steps, " steps and a time that ends, found ", r.steps, " steps and ", r.seconds, " seconds");
-    require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch a step");
-    require(r.tell_every >= 1 && r.tell_every <= outcomes_kept, errc::usage, "training: expected to tell every 1 to ",
+            limits::steps, " steps and a finite time, found ", r.steps, " steps and ", r.seconds, " seconds");
+    require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch per step");
+    require(r.tell_every >= 1 && r.tell_every <= outcomes_kept, errc::usage, "training: expected a report every 1 to ",
             outcomes_kept, " steps, found ", r.tell_every);
-    require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be left out");
+    require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be skipped");
     require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,
             "training: expected a first phase of a share of the run from 0 to below 1, found ", r.first_phase);
 }

@@ -20,7 +20,7 @@ public:
     // Warm-up, then a cosine that reaches floor * peak at the last step, total - 1. Throws errc::usage unless total >
     // warmup and 0 <= floor <= 1. The usual floor is a tenth: a run that is resumed afterwards still learns.
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
-        require(total > warmup, errc::usage, "calm::schedule: expected more steps in all than the ", warmup,
+        require(total > warmup, errc::usage, "calm::schedule: expected more steps in total than the ", warmup,
                 " of warm-up, found ", total);
         return {peak, warmup, total, floor};
     }
@@ -47,7 +47,8 @@ public:
 private:
     schedule(double peak, index_t warmup, index_t total, double floor) :
         peak_(peak), warmup_(warmup), total_(total), floor_(floor) {
-        require(peak > 0 && std::isfinite(peak), errc::usage, "calm::schedule: expected a rate above 0, found ", peak);
+        require(peak > 0 && std::isfinite(peak), errc::usage,
+                "calm::schedule: expected a learning rate above 0, found ", peak);
         require(warmup >= 0, errc::usage, "calm::schedule: expected a warm-up of at least 0 steps, found ", warmup);
         require(floor >= 0 && floor <= 1, errc::usage,
                 "calm::schedule: expected a floor from 0 to 1, a fraction of the peak, found ", floor);

@@ -23,7 +23,7 @@ requires requires(To to) {
 }
 void copy_parameters(Context const& ctx, To& to, From& from) {
     require(to.vocabulary() == from.vocabulary(), errc::usage, "calm::copy_parameters: expected a vocabulary of ",
-            to.vocabulary(), ", found ", from.vocabulary(), "; make both models with that of one tokenizer");
+            to.vocabulary(), ", found ", from.vocabulary(), "; make both models with the vocabulary of one tokenizer");
     copy_parameters(ctx, parameters_of(to), parameters_of(from));
     if constexpr (requires { to.ae_model; }) copy_parameters(ctx, frozen_parameters_of(to), frozen_parameters_of(from));
 }

@@ -84,7 +84,7 @@ public:
         index_t next = 0;
         for (auto const& one : own_) {
             require(one.number >= next && one.number < pieces && can_be_(one.result), errc::distributed,
-                    "calm::piece_results: expected one result at most of each of ", pieces,
+                    "calm::piece_results: expected at most one result for each of ", pieces,
                     " pieces, found another one of piece ", one.number, "; do all ranks run the same program?");
             next = one.number + 1;
         }

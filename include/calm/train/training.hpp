@@ -72,8 +72,8 @@ public:
         losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
         add_matrices(copies_, parameters);
         require(r.rounding == weight_rounding::nearest || multiplies_in_bf16(ctx), errc::usage,
-                "training: expected a context that multiplies in bf16 where weights are rounded at random; call "
-                "multiply_in_bf16 for it, or leave the recipe's rounding to nearest");
+                "training: expected a context that multiplies in bf16 for stochastic rounding of weights; call "
+                "multiply_in_bf16 for it, or set the recipe's rounding to nearest");
         if (several() && host_memory<Backend>) watch_.emplace(parameters, work->group_begins());
     }
 
@@ -155,10 +155,10 @@ private:
         if (tell_.resume) tell_.resume(state_);
         require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0 &&
                     state_.first_phase_steps >= 0 && state_.first_phase_steps <= state_.step,
-                errc::usage, "training: expected a state to go on from without negative numbers, of at most ",
+                errc::usage, "training: expected a state to resume from without negative numbers, of at most ",
                 limits::steps, " steps");
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
-                "training: expected a recipe of two phases to go on with a run of two, found one of one");
+                "training: expected a recipe of two phases to resume a run of two phases, found one phase");
         optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
         if (several()) forget_moments();
     }

@@ -159,8 +159,7 @@ struct diffusion_sampling {
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            number_field{
-                .key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            number_field{.key = "steps", .what = "steps per sample", .least = 1, .most = path_steps, .option = "steps"},
             self.steps);
         visitor(number_field{.key = "start",
                              .what = "noisiest of the 1000 steps, where a sample starts; 999 as published",
@@ -258,7 +257,7 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     void denoise(context<Backend>& ctx, latents const& z, hidden_view const& hidden, double scale,
                  Fill const& fill) const {
         require(sampling.steps >= 1 && sampling.steps <= path_steps, errc::usage,
-                "calm::diffusion_head: expected 1 to ", path_steps, " steps of a sample, found ", sampling.steps);
+                "calm::diffusion_head: expected 1 to ", path_steps, " steps per sample, found ", sampling.steps);
         require(sampling.start >= 0 && sampling.start < path_steps, errc::usage,
                 "calm::diffusion_head: expected a start of samples from 0 to ", path_steps - 1, ", found ",
                 sampling.start);

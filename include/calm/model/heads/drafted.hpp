@@ -88,9 +88,9 @@ struct drafted {
     // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         calm::energy::visit_fields(self, visitor);
-        visitor(number_field{.key = "looks_back", .what = "drafted tokens see those before", .least = 0, .most = 1},
+        visitor(number_field{.key = "looks_back", .what = "drafted tokens see the earlier ones", .least = 0, .most = 1},
                 self.looks_back);
-        visitor(number_field{.key = "own_table", .what = "table of logits of its own", .least = 0, .most = 1},
+        visitor(number_field{.key = "own_table", .what = "separate table of logits", .least = 0, .most = 1},
                 self.own_table);
     }
     friend constexpr bool operator==(drafted const&, drafted const&) = default;

@@ -140,13 +140,13 @@ struct energy_objective {
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(number_field{.key = "num_samples",
-                             .what = "model samples a position, in the loss",
+                             .what = "model samples per position, in the loss",
                              .least = 2,
                              .most = limits::samples,
                              .option = "samples"},
                 self.samples);
         visitor(number_field{.key = "num_target_samples",
-                             .what = "target samples a position, in the loss",
+                             .what = "target samples per position, in the loss",
                              .least = 1,
                              .most = limits::targets,
                              .published = false,
@@ -166,7 +166,7 @@ struct energy_objective {
 inline void require_allowed(energy_objective const& o) {
     require(o.samples <= limits::samples && o.targets <= limits::targets, errc::usage,
             "calm::energy_objective: expected at most ", limits::samples, " samples and ", limits::targets,
-            " targets a position, found ", o.samples, " and ", o.targets);
+            " targets per position, found ", o.samples, " and ", o.targets);
 }
 
 // total += the losses of R positions: the negative energy scores of samples y (R N, L) against posteriors (R, L). If

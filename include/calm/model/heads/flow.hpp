@@ -25,11 +25,10 @@ struct flow_sampling {
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(
-            number_field{
-                .key = "steps", .what = "steps of a sample", .least = 1, .most = path_steps, .option = "steps"},
+            number_field{.key = "steps", .what = "steps per sample", .least = 1, .most = path_steps, .option = "steps"},
             self.steps);
         visitor(number_field{.key = "order",
-                             .what = "evaluations a step: 1 Euler's rule, 2 the midpoint rule",
+                             .what = "evaluations per step: 1 Euler's rule, 2 the midpoint rule",
                              .least = 1,
                              .most = 2,
                              .option = "order"},

@@ -21,7 +21,7 @@ struct paired_objective {
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(number_field{.key = "num_samples",
-                             .what = "samples a position with a target each, in the loss",
+                             .what = "samples per position with a target each, in the loss",
                              .least = 1,
                              .most = limits::samples,
                              .option = "samples"},
@@ -78,7 +78,7 @@ void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head&
                   matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                   paired_objective const& o, draw_number first, double scale) {
     require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
-            limits::samples, " samples a position, found ", o.samples);
+            limits::samples, " samples per position, found ", o.samples);
     index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_per_sample);
     for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
         arena_scope const scope(ctx.saved);

@@ -34,7 +34,7 @@ template <class T, class W, int Rows, int Products = 1, beside_products Beside =
           class Norm = no_norm>
 struct few_rows_kernel {
     static constexpr bool is_gated = Beside == beside_products::gated;
-    static_assert(!is_gated || Products == 2, "calm::few_rows_kernel: a gate has one product beside it");
+    static_assert(!is_gated || Products == 2, "calm::few_rows_kernel: a gate needs exactly two products");
     static constexpr bool has_norm = !std::is_same_v<Norm, no_norm>;
     static constexpr int threads = 128;
     static constexpr int run = 16 / static_cast<int>(sizeof(T));    // elements of a group

@@ -65,7 +65,7 @@ public:
         std::vector<V> all(static_cast<std::size_t>(most));
         std::int64_t count = 0;
         check_cudnn(cudnnBackendGetAttribute(get(), name, cudnn_attribute<V>, most, &count, all.data()),
-                    "reading what is known of a graph");
+                    "querying a graph");
         all.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, most)));
         return all;
     }
@@ -73,8 +73,7 @@ public:
     template <class V> [[nodiscard]] V value(cudnnBackendAttributeName_t name) const {
         V one{};
         std::int64_t count = 0;
-        check_cudnn(cudnnBackendGetAttribute(get(), name, cudnn_attribute<V>, 1, &count, &one),
-                    "reading what is known of a graph");
+        check_cudnn(cudnnBackendGetAttribute(get(), name, cudnn_attribute<V>, 1, &count, &one), "querying a graph");
         return one;
     }
     // An attribute that is a descriptor.
@@ -83,7 +82,7 @@ public:
         cudnnBackendDescriptor_t place = one.get();
         std::int64_t count = 0;
         check_cudnn(cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &place),
-                    "reading what is known of a graph");
+                    "querying a graph");
         return one;
     }
 
@@ -148,7 +147,7 @@ inline cudnn_pointwise pointwise_of(graph_op op) {
     case graph_op::select:
         return {CUDNN_POINTWISE_BINARY_SELECT};
     default:
-        throw error(errc::device, "calm::cuda: expected an operation on elements that cuDNN has, found another one");
+        throw error(errc::device, "calm::cuda: expected an element-wise operation that cuDNN has, found another one");
     }
 }
 
@@ -293,7 +292,7 @@ inline std::vector<cudnn_object> ways_of(cudnn_graph const& graph, cudnn_target 
     std::int64_t count = 0;
     check_cudnn(cudnnBackendGetAttribute(choice.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                          most, &count, places.data()),
-                "reading what is known of a graph");
+                "querying a graph");
     for (std::int64_t i = 0; i < std::min(count, most); ++i) {
         auto& way = offered[static_cast<std::size_t>(i)];
         auto const engine = way.object(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -338,7 +337,7 @@ struct cudnn_plan {
         pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
         pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, memory, CUDNN_TYPE_VOID_PTR);
         pack.set_all(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span<void* const>(&room, 1), CUDNN_TYPE_VOID_PTR);
-        check_cudnn(pack.finalise(), "giving memory to a graph");
+        check_cudnn(pack.finalise(), "binding memory to a graph");
         check_cudnn(cudnnBackendExecute(handle, plan.get(), pack.get()), "computing a graph");
     }
 };

@@ -22,8 +22,8 @@ inline void choose_device(int wanted) {
     int chosen = -1;
     if (device_of_process.compare_exchange_strong(chosen, wanted)) return;
     require(chosen == wanted, errc::usage, "calm::cuda: expected GPU ", chosen,
-            ", on which this process computes already, found ", wanted,
-            "; one process computes on one GPU: start another process, or make the context before any memory");
+            ", which this process already uses, found ", wanted,
+            "; one process uses one GPU: start another process, or make the context before any memory");
 }
 
 // The GPU of the process, or number 0 if none was chosen yet.
@@ -94,8 +94,7 @@ inline std::string no_device_reason(int device = 0) {
         return "no GPU: " + std::string(cudaGetErrorString(status));
     }
     if (count <= 0) return "no GPU: this machine has none";
-    if (device < 0 || device >= count)
-        return sentence("no GPU ", device, ": this machine has numbers 0 to ", count - 1);
+    if (device < 0 || device >= count) return sentence("no GPU ", device, ": this machine has GPUs 0 to ", count - 1);
     try {
         detail::current_device const here(device);
         return detail::no_code_reason(device);

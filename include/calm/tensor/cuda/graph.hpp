@@ -55,7 +55,7 @@ public:
 
 private:
     static constexpr char const* tried =
-        "recording a graph (CALM_CUDA_GRAPHS=0 in the environment asks for each kernel by itself)";
+        "capturing a graph (CALM_CUDA_GRAPHS=0 in the environment launches each kernel by itself)";
     struct destroy {
         void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
     };

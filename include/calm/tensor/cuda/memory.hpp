@@ -16,14 +16,14 @@ template <> struct memory_of<cuda> {
     // Null if there is not enough memory; throws errc::device if there is no device.
     static void* allocate(std::size_t bytes) {
         current_device const here;
-        device_queue::get().require_no_recording("memory that is taken");
+        device_queue::get().require_no_recording("a memory allocation");
         void* p = nullptr;
         cudaError_t const status = cudaMalloc(&p, std::max(bytes, memory_alignment));
         if (status == cudaErrorMemoryAllocation) {
             (void)cudaGetLastError();
             return nullptr;
         }
-        check_cuda(status, "taking memory of the device");
+        check_cuda(status, "allocating device memory");
         return p;
     }
     // A failure here comes from an earlier kernel, and the next call reports it.

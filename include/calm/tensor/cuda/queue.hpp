@@ -27,7 +27,7 @@ using pinned_bytes = std::unique_ptr<std::byte, free_pinned>;
 inline pinned_bytes pinned_memory(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     void* p = nullptr;
-    check_cuda(cudaMallocHost(&p, bytes), "taking pinned memory");
+    check_cuda(cudaMallocHost(&p, bytes), "allocating pinned memory");
     return pinned_bytes(static_cast<std::byte*>(p));
 }
 
@@ -76,11 +76,11 @@ public:
             recording_->ask_fill(p, bytes);
             if (!recording_->is_new()) return;
         }
-        check_cuda(cudaMemsetAsync(p, 0, bytes, stream_), "clearing memory of the device");
+        check_cuda(cudaMemsetAsync(p, 0, bytes, stream_), "clearing device memory");
     }
     void wait() const {
         current_device const here;
-        require_no_recording("a wait of the host");
+        require_no_recording("a wait by the host");
         check_cuda(cudaStreamSynchronize(stream_),
                    "computing on the device (CALM_CUDA_CHECK=1 in the environment names the kernel)");
     }
@@ -103,8 +103,8 @@ public:
     // Throws errc::device while work is recorded.
     void require_no_recording(char const* found) const {
         require(recording_ == nullptr, errc::device,
-                "calm::cuda: expected kernels, fills and copies from the host alone while a graph is made, found ",
-                found, "; do it before or after the work that is done again");
+                "calm::cuda: expected only kernels, fills and copies from the host during graph capture, found ", found,
+                "; do it before or after the captured work");
     }
 
     // Used by staging.

@@ -65,7 +65,7 @@ public:
     // there is not enough.
     void* allocate(std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
-        require_no_graph("memory that is taken");
+        require_no_graph("a memory allocation");
         close();
         ++counts_.allocations;
         std::size_t const page = page_size();
@@ -85,7 +85,7 @@ public:
         std::scoped_lock const lock(mutex_);
         close();
         try {
-            require_no_graph("memory that is given back");
+            require_no_graph("a memory release");
             run();
         } catch (...) {
             failed_ = std::current_exception();
@@ -189,7 +189,7 @@ public:
     // Runs all queued work. Throws errc::device if some of it wrote where it must not.
     void wait() {
         std::scoped_lock const lock(mutex_);
-        require_no_graph("a wait of the host");
+        require_no_graph("a wait by the host");
         close();
         ++counts_.waits;
         run_and_tell();
@@ -200,7 +200,7 @@ public:
     void open() {
         std::scoped_lock const lock(mutex_);
         if (open_) return;
-        require_no_graph("a look of the host at its memory");
+        require_no_graph("host access to device memory");
         run_and_tell();
         protect(PROT_READ | PROT_WRITE);
         open_ = true;
@@ -225,8 +225,8 @@ public:
         std::scoped_lock const lock(mutex_);
         auto const look = [=, arena = std::move(arena)] {
             require(std::memcmp(p + bytes, red_words().data(), red_zone) == 0, errc::device,
-                    "calm::emulated: a kernel wrote behind ", bytes, " bytes of the arena '", arena,
-                    "'; expected it to write within what it was given");
+                    "calm::emulated: a kernel wrote past the end of ", bytes, " bytes of the arena '", arena,
+                    "'; expected it to write within its allocation");
         };
         if (graph_ == nullptr)
             later(look);
@@ -258,9 +258,8 @@ public:
                 continue;
             }
             require(!is_mapped(address), errc::device,
-                    "calm::emulated: expected a kernel that holds addresses of the device alone, found one of the "
-                    "host's memory in ",
-                    name, "; copy the numbers to the device first: copy(ctx, there, here)");
+                    "calm::emulated: expected a kernel with only device addresses, found a host address in ", name,
+                    "; copy the data to the device first: copy(ctx, there, here)");
         }
         return sum;
     }
@@ -304,13 +303,13 @@ private:
     }
     void require_on_device(void const* p, std::size_t bytes, char const* what) const {
         require(bytes == 0 || owns(p, bytes), errc::device, "calm::emulated: expected ", bytes,
-                " bytes of the device's memory to be ", what, ", found others");
+                " bytes of device memory to be ", what, ", found other memory");
     }
 
     void require_no_graph(char const* found) const {
         require(graph_ == nullptr, errc::device,
-                "calm::emulated: expected kernels, fills and copies from the host alone while a graph is made, found ",
-                found, "; do it before or after the work that is done again");
+                "calm::emulated: expected only kernels, fills and copies from the host during graph capture, found ",
+                found, "; do it before or after the captured work");
     }
     // Queues or records a fill of p, or a task like it.
     void later_or_recorded(void const* p, std::size_t bytes, std::function<void()> task) {
