@@ -31,7 +31,7 @@ public:
     bool end_array() override { return close(); }
     bool key(string_t& name) override {
         if (!keys_.back().insert(name).second)
-            throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " stands twice");
+            throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " appears twice");
         return true;
     }
     // json::parse() reports the error.
