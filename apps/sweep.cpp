@@ -62,8 +62,8 @@ std::optional<index_t> steps_of(sweep_options const& o, std::string const& name,
     if (!o.counts_all) return at_least_one(given / cost.step);
     if (cost.before >= given)
         throw calm::error(calm::errc::usage,
-                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, a shorter "
-                                    "training of autoencoders, or --count paper, which leaves it out",
+                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, train "
+                                    "autoencoders for less, or use --count paper, which leaves them out",
                                     *o.teraflops, name.c_str(), cost.before / 1e12));
     return at_least_one((given - cost.before) / cost.whole_step());
 }

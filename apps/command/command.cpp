@@ -334,7 +334,7 @@ void command::use_values() {
         for (auto const& value : one.given)
             if (value.empty() && !one.may_be_empty)
                 problem(one.name + ": expected " + (one.type.empty() ? "true or false" : one.type) +
-                        ", found an empty text; is a variable of the shell not set?");
+                        ", found an empty text; is a shell variable unset?");
             else
                 guarded([&] { one.take(value); });
         if (!one.place.empty())

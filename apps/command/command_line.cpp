@@ -760,7 +760,7 @@ void declare(command& c, generate_options& o) {
                                limits::vocabulary);
     c.number<double, double>(
         "--top-p", o.top_p, "X",
-        "autoregressive models: sample only the fewest most likely tokens of total probability X (1)", above_zero, 1);
+        "autoregressive models: sample only the most likely tokens whose probabilities sum to X (1)", above_zero, 1);
     c.check_whole([&] {
         auto const found = description_in(o.model);
         if ((o.top_k > 0 || o.top_p < 1) && found && found->kind != model_kind::autoregressive)

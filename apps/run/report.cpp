@@ -98,7 +98,7 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     std::string table = "memory\n";
     for (auto const& part : plan.parts)
         table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
-    table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
+    table += formatted("  %-18s %10s", "total", bytes_text(plan.total()).c_str());
     say_lines(table);
     if (machine_peak > 0)
         say(formatted("this machine multiplies and adds in registers at %.0f GFLOP/s with %s (100 %% of peak)",

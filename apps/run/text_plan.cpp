@@ -34,7 +34,7 @@ struct vocabulary_row {
     char const* why;
 };
 constexpr vocabulary_row vocabularies[] = {
-    {200'000'000, 600, 4096, "much text and hours: long tokens"},
+    {200'000'000, 600, 4096, "much text and many hours: long tokens"},
     {20'000'000, 120, 1024, "20 MB and two hours: longer tokens"},
 };
 constexpr char const* short_tokens = "tokens of about two bytes: the head learns them in this time";
@@ -138,9 +138,9 @@ private:
             facts = formatted("K %lld, latent size %lld", static_cast<long long>(patch_size()),
                               static_cast<long long>(entry_->calm().autoencoder.latent_size));
         auto const* const reason = preference();
-        because("config", (c().configuration.empty() ? reason != nullptr ? reason->why : "the first that is compiled"
-                                                     : as_given) +
-                              ("; " + facts));
+        because("config",
+                (c().configuration.empty() ? reason != nullptr ? reason->why : "the first compiled one" : as_given) +
+                    ("; " + facts));
         c().configuration = entry_->name;
     }
 

@@ -110,7 +110,8 @@ int train_tokenizer(tokenizer_options const& o) {
     selected const documents(o.data, split::train, seed);
     auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
     if (pieces.forgotten() > 0)
-        tell(sentence("of much different text the rarest pieces were forgotten, ", pieces.forgotten(), " times one"));
+        tell(sentence("the text has too many different pieces, so the rarest were not counted, ", pieces.forgotten(),
+                      " occurrences"));
     auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
     words.save(o.out);
     tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
