@@ -74,7 +74,7 @@ nlohmann::json strict_json(std::string_view text) {
     } catch (nlohmann::json::out_of_range const& wrong) {
         throw error(errc::data, sentence("expected numbers of at most 1.8e308: ", reason_of(wrong.what())));
     } catch (nlohmann::json::exception const& wrong) {
-        throw error(errc::data, sentence("no valid JSON: ", reason_of(wrong.what())));
+        throw error(errc::data, sentence("invalid JSON: ", reason_of(wrong.what())));
     }
 }
 

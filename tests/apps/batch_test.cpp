@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(what_a_terminal_might_obey_is_escaped) {
 
 BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
     std::vector<std::pair<std::string, std::string>> bad{
-        {"{\"id\": 1", "no valid JSON"},
+        {"{\"id\": 1", "invalid JSON"},
         {"[1]", "expected an object"},
         {"{\"prompt\": \"x\"}", "expected an \\\"id\\\""},
         {"{\"id\": null, \"prompt\": \"x\"}", "expected an \\\"id\\\""},
