@@ -40,7 +40,7 @@ std::string comparison_text(std::vector<compared_model> const& models) {
     for (auto const& one : models) longest = std::max(longest, printable_line(one.model.directory).size());
     auto const padded = [&](std::string name) { return name + std::string(longest - name.size(), ' '); };
     std::string text =
-        padded("model") + formatted("  %-20s %18s %16s %20s\n", "kind", "Brier-1", "BrierLM", "bits a byte");
+        padded("model") + formatted("  %-20s %18s %16s %20s\n", "kind", "Brier-1", "BrierLM", "bits per byte");
     bool others = false;
     for (auto const& one : models) {
         auto const& e = one.found;
@@ -58,8 +58,8 @@ std::string comparison_text(std::vector<compared_model> const& models) {
                 with_error("%.4f", e.bits_per_byte, e.bits_per_byte_se).c_str());
     }
     if (others)
-        text +=
-            "Scores of tokens compare models of one tokenizer: they are left out where it is not that of the first\n";
+        text += "Token scores compare only models with the same tokenizer: they are left out for models with another "
+                "tokenizer than the first\n";
     text.pop_back();
     return text;
 }

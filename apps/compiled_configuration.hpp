@@ -179,7 +179,7 @@ public:
 
     int generate(generate_options const& o, stored_model const& stored) const {
         require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
-                ": expected a CALM, found an autoencoder: it writes nothing by itself");
+                ": expected a CALM, found an autoencoder, which generates no text by itself");
         auto const words = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
         resident<model_type> own(words.vocabulary_size(), held_for::use);

@@ -99,14 +99,14 @@ template <class Space> std::string place_of(train_options const& o) {
     std::string place = name_of_space<Space>;
     if constexpr (device_memory<typename Space::backend>)
         if (auto const* const all = ranks(); all != nullptr)
-            place += sentence(", ", all->ranks(), " ranks that exchange by ",
-                              all->devices != nullptr ? all->devices->name() : "the host's memory");
+            place += sentence(", ", all->ranks(), " ranks that communicate through ",
+                              all->devices != nullptr ? all->devices->name() : "host memory");
     if (!o.in_bf16) return place;
     return place +
            (device_memory<typename Space::backend> ? ", products and activations in bf16" : ", products in bf16") +
            (device_memory<typename Space::backend> || has_bf16_products()
                 ? ""
-                : " without the instruction for them (AVX512-BF16): slower than f32");
+                : " without AVX512-BF16 instructions: slower than f32");
 }
 
 // Fills the registry's entry for any kind of model, except for training.
@@ -183,9 +183,8 @@ protected:
     // Reports model size and text. `device` is reported unless it is "cpu".
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
                   std::string const& device) const {
-        report.say(formatted("%s: %s parameters to train, a vocabulary of %d, %zu documents of %zu tokens",
-                             name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(), text.documents(),
-                             text.tokens()) +
+        report.say(formatted("%s: %s parameters to train, vocabulary %d, %zu documents with %zu tokens", name_.c_str(),
+                             grouped(parameters).c_str(), words.vocabulary_size(), text.documents(), text.tokens()) +
                    (device == "cpu" ? "" : ", on " + device));
     }
 

@@ -32,11 +32,10 @@ namespace {
     check(needed.avx2, __builtin_cpu_supports("avx2"), "AVX2");
     check(needed.avx, __builtin_cpu_supports("avx"), "AVX");
     if (missing == nullptr) return;
-    std::fprintf(
-        stderr,
-        "%s: expected a processor with %s, for which this program was compiled, and this one has none: build it "
-        "here, or for any processor with -DCALM_NATIVE=OFF\n",
-        program_invocation_short_name, missing);
+    std::fprintf(stderr,
+                 "%s: expected a processor with %s, for which this program was compiled, found one without: build on "
+                 "this machine, or for any processor with -DCALM_NATIVE=OFF\n",
+                 program_invocation_short_name, missing);
     ::_exit(static_cast<int>(calm::errc::device));
 }
 

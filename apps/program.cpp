@@ -53,7 +53,7 @@ extern "C" void note_signal(int number) {
         std::signal(number, SIG_DFL);
         if (is_first && holds_tongue == 0) {
             if (on_terminal != 0) say("\n");
-            say("stops after this step and saves the model; the same signal again ends at once and saves nothing\n");
+            say("stops after this step and saves the model; the same signal again stops at once and saves nothing\n");
         }
     }
     errno = before;
@@ -101,8 +101,8 @@ extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
         say(program_name);
         say(": ");
         for (char const& c : line.substr(path)) say(c > 0x20 && c < 0x7f ? std::string_view(&c, 1) : "?");
-        say(": cannot be read any more: somebody shortened the file while it was in use, or its disk fails; put it "
-            "back and give the same command again\n");
+        say(": can no longer be read: the file was shortened while it was in use, or its disk fails; put it back and "
+            "give the same command again\n");
         return true;
     });
     if (of_file) ::_exit(static_cast<int>(errc::storage));

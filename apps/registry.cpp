@@ -43,12 +43,11 @@ std::vector<std::string> differences_from(entry const& one, stored_model const& 
 entry const& named(std::string const& name, bool autoregressive) {
     auto const& one = configuration_named(name);
     if (one.is_autoregressive() == autoregressive) return one;
-    throw error(errc::config, autoregressive ? "the configuration '" + name +
-                                                   "' is of a CALM, found where one of an autoregressive model is "
-                                                   "expected: train calm takes it"
-                                             : "the configuration '" + name +
-                                                   "' is of an autoregressive model, found where one of a CALM is "
-                                                   "expected: train ar takes it");
+    throw error(
+        errc::config,
+        autoregressive
+            ? "the configuration '" + name + "' is for a CALM, expected one for an autoregressive model: use train calm"
+            : "the configuration '" + name + "' is for an autoregressive model, expected one for a CALM: use train ar");
 }
 
 std::string joined(std::vector<std::string> const& lines, std::string const& between = "; ") {
@@ -158,7 +157,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
             return missing.empty();
         });
         chosen = (there ? "cuda" : "cpu") + held;
-        tell("--device auto takes " + chosen + (there ? "" : ": " + missing));
+        tell("--device auto uses " + chosen + (there ? "" : ": " + missing));
     }
     auto const found = work.find(chosen);
     if (found == work.end()) {
@@ -189,7 +188,7 @@ stored_model opened_model(std::string const& directory) {
     auto model = read_model_description(directory);
     for (auto const* each = &model; each != nullptr; each = each->autoencoder.get())
         if (auto const& unread = each->weights->unread(); !unread.empty())
-            tell(each->directory + ": the weights are those of " +
+            tell(each->directory + ": reads the weights from " +
                  std::filesystem::path(each->weights->path()).filename().string() + "; " + joined(unread, " and ") +
                  (unread.size() == 1 ? " is" : " are") + " not read");
     return model;
@@ -204,7 +203,7 @@ entry const& configuration_of(stored_model const& model) {
         if (differences_from(one, model).empty()) return one;
     if (auto const lines = obstacles(model); !lines.empty())
         throw error(errc::config, model.directory, "",
-                    "expected a model that some configuration can have, found one that none can: " + joined(lines));
+                    "expected a model that a configuration can describe, found one that none can: " + joined(lines));
     std::string sentence = "expected the sizes of a configuration that is compiled into this program, found others:";
     for (auto const& one : all) sentence += " not " + one.name + " (" + joined(differences_from(one, model)) + ").";
     auto const name = name_for(model);
@@ -238,7 +237,7 @@ std::vector<std::string> head_problems(entry const& one, head_numbers const& num
         auto const* const number = head.objective.find_option(option);
         if (number == nullptr)
             problems.push_back("--head-" + option + ": the head of " + one.name + ", " + std::string(head.name) +
-                               ", has no such number");
+                               ", has no such option");
         else if (auto const problem = head_problem(number->field, *value, one.name); !problem.empty())
             problems.push_back(problem);
     }

@@ -149,12 +149,11 @@ std::vector<row> sizes_of(stored_model const& model) {
 std::string noise_text(stored_model const& model) {
     auto const& d = model.description;
     if (d.kind == model_kind::autoregressive) return "";
-    if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not at hand";
+    if (d.kind == model_kind::calm && !(d.calm && d.calm->autoencoder)) return "its own config.json is not available";
     auto const ae = described_autoencoder(d);
     double const posterior_std = d.calm ? d.calm->posterior_std : 0;
     return (posterior_std > 0 ? formatted("std %.3f on its training text; ", posterior_std) : "") +
-           formatted("weight of the divergence %g, at least %g a dimension, dropout %g", ae.kl_weight, ae.kl_clamp,
-                     ae.ae_dropout);
+           formatted("KL weight %g, at least %g per dimension, dropout %g", ae.kl_weight, ae.kl_clamp, ae.ae_dropout);
 }
 
 // "1.23e6"
@@ -169,25 +168,25 @@ std::vector<row> flops_of(stored_model const& model) {
     index_t const V = model.vocabulary();
     if (d.kind == model_kind::autoencoder) {
         index_t const tokens = 524'288;  // per step, as published
-        return {{"FLOPs a token, training (524,288 tokens a step)",
+        return {{"FLOPs per token, training (524,288 tokens per step)",
                  flops_text(flops::train_autoencoder(c.autoencoder, V, tokens / c.autoencoder.patch_size) / K)},
-                {"FLOPs a token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},
-                {"FLOPs a token, decoding", flops_text(flops::decoder(c.autoencoder, V) / K)}};
+                {"FLOPs per token, encoding", flops_text(flops::encoder(c.autoencoder) / K)},
+                {"FLOPs per token, decoding", flops_text(flops::decoder(c.autoencoder, V) / K)}};
     }
     index_t const least = d.kind == model_kind::calm ? 2 * c.autoencoder.patch_size : 2;
     index_t const block = d.calm && d.calm->data ? std::max(least, d.calm->data->block_tokens) : 2048;
     if (d.kind == model_kind::autoregressive) {
         auto const sizes = model.autoregressive().llama;
-        return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
-                 flops_text(flops::train_autoregressive(sizes, V, block)) + ", without those of Muon"},
-                {"FLOPs a token, generation (after " + grouped(block / 2) + " tokens)",
+        return {{"FLOPs per token, training (blocks of " + grouped(block) + " tokens)",
+                 flops_text(flops::train_autoregressive(sizes, V, block)) + ", without Muon"},
+                {"FLOPs per token, generation (after " + grouped(block / 2) + " tokens)",
                  flops_text(flops::generate_autoregressive(sizes, V, static_cast<double>(block / 2)))}};
     }
     index_t const positions = block / c.autoencoder.patch_size;
-    return {{"FLOPs a token, training (blocks of " + grouped(block) + " tokens)",
+    return {{"FLOPs per token, training (blocks of " + grouped(block) + " tokens)",
              flops_text(flops::train_calm_per_token(c, V, 1, block, head_objective_of(d).samples())) +
-                 ", without those of Muon and of the autoencoder's training"},
-            {"FLOPs a token, generation (one draw, after " + grouped(positions / 2) + " patches)",
+                 ", without Muon and the training of the autoencoder"},
+            {"FLOPs per token, generation (one draw, after " + grouped(positions / 2) + " patches)",
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }
 
@@ -211,7 +210,7 @@ std::string configuration_text(stored_model const& model) {
     try {
         return configuration_of(model).name + ", compiled into this program";
     } catch (error const&) {
-        return "none that is compiled into this program; generate or evaluate tell which to compile";
+        return "none that is compiled into this program; generate or evaluate say which to compile";
     }
 }
 
@@ -240,7 +239,7 @@ std::string model_text(stored_model const& model) {
     auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
     add(sizes_of(model));
     if (auto const noise = noise_text(model); !noise.empty()) rows.push_back({"posterior of the autoencoder", noise});
-    if (model.autoencoder != nullptr) rows.push_back({"autoencoder lies in", model.autoencoder->directory});
+    if (model.autoencoder != nullptr) rows.push_back({"autoencoder is in", model.autoencoder->directory});
     add(flops_of(model));
     add(data_of(model));
     rows = shown(std::move(rows));

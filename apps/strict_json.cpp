@@ -31,7 +31,7 @@ public:
     bool end_array() override { return close(); }
     bool key(string_t& name) override {
         if (!keys_.back().insert(name).second)
-            throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " stands twice");
+            throw error(errc::data, "the key " + json_line(nlohmann::json(name)) + " appears twice");
         return true;
     }
     // json::parse() reports the error.
@@ -74,7 +74,7 @@ nlohmann::json strict_json(std::string_view text) {
     } catch (nlohmann::json::out_of_range const& wrong) {
         throw error(errc::data, sentence("expected numbers of at most 1.8e308: ", reason_of(wrong.what())));
     } catch (nlohmann::json::exception const& wrong) {
-        throw error(errc::data, sentence("no valid JSON: ", reason_of(wrong.what())));
+        throw error(errc::data, sentence("invalid JSON: ", reason_of(wrong.what())));
     }
 }
 

@@ -62,8 +62,8 @@ std::optional<index_t> steps_of(sweep_options const& o, std::string const& name,
     if (!o.counts_all) return at_least_one(given / cost.step);
     if (cost.before >= given)
         throw calm::error(calm::errc::usage,
-                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, a shorter "
-                                    "training of autoencoders, or --count paper, which leaves it out",
+                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, train "
+                                    "autoencoders for less, or use --count paper, which leaves them out",
                                     *o.teraflops, name.c_str(), cost.before / 1e12));
     return at_least_one((given - cost.before) / cost.whole_step());
 }
@@ -319,12 +319,12 @@ int main(int argc, char** argv) {
         write_table(rows, calm::in_directory(options->out, "sweep.tsv"));
         text_output out;
         out.put(formatted("%-14s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
-                          "train FLOP", "all TF", "write FLOP", "seconds", "us/token", "ms/patch", "ms/token",
-                          "Brier-1", "bigram", "BrierLM, bits a byte"));
+                          "train FLOP", "all TF", "gen. FLOP", "seconds", "us/token", "ms/patch", "ms/token", "Brier-1",
+                          "bigram", "BrierLM, bits per byte"));
         for (auto const& r : rows) out.put(line_of(r));
-        out.put("FLOPs are a token's, of matrix products, with those of Muon; all TF are 10^12 of them in training, "
-                "with the autoencoder's; seconds are those of training the language model, us a token of it; ms are "
-                "those of writing one text, one draw per patch. All in " +
+        out.put("FLOPs are per token, of matrix products, including Muon; all TF is 10^12 FLOPs of all training, "
+                "including the autoencoder; seconds and us/token are of training the language model; ms are of "
+                "generating one text with one draw per patch. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
         out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
         return 0;

@@ -82,10 +82,10 @@ std::string version_line(std::string const& program) {
 
 command::command(std::string name, std::string const& description) : name_(std::move(name)), description_(description) {
     text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
-    flag(print_resolved, asks_for_resolved_, "print what is set, as --config-file reads it, and end");
-    text(completion, completion_, "SHELL", "print what completes this program's options in bash, and end");
+    flag(print_resolved, asks_for_resolved_, "print all settings, as --config-file reads them, and exit");
+    text(completion, completion_, "SHELL", "print the bash completion of this program's options, and exit");
     suggest(completion, {"bash"});
-    flag(print_version, asks_for_version_, "print the version, and end");
+    flag(print_version, asks_for_version_, "print the version, and exit");
     for (auto const* const name_of : {options_file, print_resolved, completion, print_version}) {
         only_as_flag(name_of);
         compare(name_of, [](std::string const&) { return std::string(); });
@@ -146,7 +146,9 @@ std::string command::help() const {
     auto const put = [&](declared_option const& one) {
         using count = declared_option::value_count;
         bool const alone = !one.is_kept && one.name != options_file;
-        std::string const text = one.help + (one.need == needed::yes ? " (needed)" : alone ? " (flag only)" : "");
+        std::string const text = one.help + (one.need == needed::yes ? " (needed)"
+                                             : alone                 ? " (command line only)"
+                                                                     : "");
         if (one.count == count::none)
             page.add_flag(one.name, text);
         else
@@ -156,7 +158,7 @@ std::string command::help() const {
     std::for_each(options_.begin() + of_every_program, options_.end(), put);
     std::for_each(options_.begin(), options_.begin() + of_every_program, put);
     page.footer(footer_ + (footer_.empty() ? "" : "\n") +
-                "Every other option is also a variable of the environment, --data-seed CALM_DATA_SEED.");
+                "Every other option can also be set by an environment variable: --data-seed by CALM_DATA_SEED.");
     return page.help();
 }
 
@@ -205,7 +207,7 @@ void command::refuse_words(std::span<std::string const> words, std::string const
     std::string all;
     for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
     problem(name_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
-            hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "a value with spaces stands in quotes");
+            hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "put a value with spaces in quotes");
 }
 
 void command::take_words(std::vector<std::string> const& words) {
@@ -258,7 +260,7 @@ void command::take_environment() {
         if (!line.starts_with(prefix) || equals == std::string::npos || equals + 1 == line.size()) continue;
         std::string const variable = line.substr(0, equals), value = line.substr(equals + 1);
         if (std::find(known.begin(), known.end(), variable) == known.end()) {
-            problem("the environment has " + variable + ", which is no option's" + did_you_mean(variable, known));
+            problem("the environment variable " + variable + " belongs to no option" + did_you_mean(variable, known));
             continue;
         }
         for (auto& one : options_) {
@@ -332,7 +334,7 @@ void command::use_values() {
         for (auto const& value : one.given)
             if (value.empty() && !one.may_be_empty)
                 problem(one.name + ": expected " + (one.type.empty() ? "true or false" : one.type) +
-                        ", found an empty text; is a variable of the shell not set?");
+                        ", found an empty text; is a shell variable unset?");
             else
                 guarded([&] { one.take(value); });
         if (!one.place.empty())

@@ -37,8 +37,8 @@ namespace calm::apps {
 namespace {
 
 constexpr char const* spec_help =
-    "text: files (.txt, .jsonl, .json, each also .gz or .zst), folders or patterns of them, stories:N, about N tokens "
-    "of generated stories, or markov:N, N symbols of a Markov chain";
+    "text: files (.txt, .jsonl, .json, also as .gz or .zst), folders or patterns of them, stories:N (about N tokens of "
+    "generated stories) or markov:N (N symbols of a Markov chain)";
 
 using ends::above_zero;
 constexpr auto any_seed = std::numeric_limits<std::uint64_t>::max();
@@ -52,18 +52,18 @@ void tell_of_folders_left_out(std::string const& spec, std::vector<std::string> 
     std::vector<std::string> named(folders.begin(),
                                    folders.begin() + static_cast<std::ptrdiff_t>(std::min(most, folders.size())));
     if (folders.size() > most) named.push_back(sentence(folders.size() - most, " more"));
-    tell(sentence("--data ", spec, ": left out ", listed(named), ": files of runs and models are no text"));
+    tell(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
 }
 
 void add_data(command& c, data_options& data) {
     c.list("--data", data.sources, "SPEC", spec_help);
-    c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S", "seed of generated text",
-                                                          0, any_seed);
-    c.parsed("--holdout", "M:R", "keep every document whose number modulo M is R for evaluation",
+    c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S",
+                                                          "seed of the generated text", 0, any_seed);
+    c.parsed("--holdout", "M:R", "hold out every document whose number modulo M is R, for evaluation",
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
-    c.flag("--skip-bad", data.skip_bad, "leave malformed documents out and count them, instead of ending");
+    c.flag("--skip-bad", data.skip_bad, "skip and count malformed documents, instead of stopping");
     c.text("--cache", data.cache, "DIR",
-           "where ids of large files are kept, FILE.calm-tokens; none: in memory (beside the files)");
+           "folder for the token ids of large files, FILE.calm-tokens; none: keep them in memory (next to the files)");
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
             try {
@@ -77,8 +77,8 @@ void add_data(command& c, data_options& data) {
 
 void add_mode(command& c, data_options& data) {
     c.choice("--mode", {"padded", "published"},
-             "packing of documents: padded, every alignment and EOS; or published, as the published models (as the "
-             "model, else padded)",
+             "how documents are packed: padded, with EOS and at every alignment; published, as the published models "
+             "(the model's, else padded)",
              [&data](std::string const& name) { data.mode = name; });
     c.check([&data, &c] {
         if (!data.mode.empty() && is_markov(data.sources))
@@ -98,18 +98,18 @@ void tell_price(sampler const& rule) {
 // `models` whose config.json can be read.
 void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
                  std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
-    c.parsed("--temperature", "T", "a decimal or 1/n (" + colder + "): lower is surer", [&](std::string const& text) {
-        parse_temperature(text);
-        temperature = text;
-    });
+    c.parsed("--temperature", "T", "temperature, a decimal or 1/n; lower is less random (" + colder + ")",
+             [&](std::string const& text) {
+                 parse_temperature(text);
+                 temperature = text;
+             });
     c.otherwise("--temperature", [standard = temperature] { return standard; });
-    c.text(
-        "--sampler", rule, "NAME",
-        "of a CALM, adaptive: T = 1/n from few draws; batch: T = 1/n from a pool; exact: T above 0 and at most 1, by "
-        "up to 100000 draws per patch; noise: T from 0 to 1000, by scaled noise (adaptive); of an autoregressive "
-        "model, exact: any T from 0 (exact)");
+    c.text("--sampler", rule, "NAME",
+           "for a CALM: adaptive, T = 1/n from few draws; batch, T = 1/n from a pool of draws; exact, T above 0 and at "
+           "most 1, with up to 100000 draws per patch; noise, T from 0 to 1000, by scaled noise (adaptive). For an "
+           "autoregressive model: exact, any T from 0 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
-    c.number<index_t, index_t>(pool_option, pool, "N", "draws per patch at most, of adaptive and batch (200)", 1,
+    c.number<index_t, index_t>(pool_option, pool, "N", "most draws per patch, for adaptive and batch (200)", 1,
                                sampler::limit);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& model : models()) {
@@ -124,12 +124,12 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
 }
 
 void add_execution(command& c, execution_options& o) {
-    c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of everything random (1)", 0, any_seed);
-    c.number<int, int>("--threads", o.threads, "N", "threads; 0 takes the machine's (0)", 0, 1024);
+    c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of all random numbers (1)", 0, any_seed);
+    c.number<int, int>("--threads", o.threads, "N", "number of threads; 0: as many as the machine has (0)", 0, 1024);
     c.compare("--threads", [](std::string const&) { return std::string(); });
     c.parsed("--device", "NAME",
-             "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU where one is, else cpu; emulated, a GPU's kernels on the "
-             "cpu, to try them (cpu)",
+             "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU if there is one, else cpu; emulated, the GPU kernels run "
+             "on the cpu, for tests (cpu)",
              [&o](std::string const& text) { o.device = device_choice::parse(text); });
     c.suggest("--device", device_names);
     c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // any GPU
@@ -139,14 +139,15 @@ void add_execution(command& c, execution_options& o) {
 void add_timeout(command& c, execution_options& o) {
     c.number<index_t, index_t>(
         "--timeout", o.timeout, "S",
-        "of several ranks (docs/ranks.md): seconds that one waits for another as they work (120)", 1, 86'400);
+        "with several ranks (docs/ranks.md): seconds that one waits for another while they work (120)", 1, 86'400);
 }
 
 // For programs that do not train.
 void add_weights(command& c, held_weights& weights) {
     c.choice(
         "--dtype", {"f32", "bf16"},
-        "how weights are held: f32, or bf16, in half of the memory, where that is compiled for the device (f32)",
+        "type of the weights in memory: f32, or bf16, which takes half the memory and must be compiled for the device "
+        "(f32)",
         [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }
@@ -156,21 +157,21 @@ void require_free(command& c, std::string const& out) {
     c.check([&c, &out] {
         std::error_code unknown;
         if (!out.empty() && std::filesystem::exists(std::filesystem::symlink_status(out, unknown)))
-            c.problem("--out: " + out + " is there already; choose another path, or remove it");
+            c.problem("--out: " + out + " already exists; choose another path, or remove it");
     });
 }
 
 void add_out(command& c, std::string& out, std::string const& what) {
-    c.text("--out", out, "PATH", "where to write " + what + "; nothing may be there yet", needed::yes);
+    c.text("--out", out, "PATH", "where to write " + what + "; must not exist yet", needed::yes);
     require_free(c, out);
 }
 
 void add_run(command& c, std::string& out, std::string const& what, bool (*can_hold)(std::string const&)) {
-    c.text("--out", out, "DIR", "where to write " + what + "; a run that is there goes on", needed::yes);
+    c.text("--out", out, "DIR", "where to write " + what + "; an existing run is resumed", needed::yes);
     c.check([&, can_hold] {
         if (!out.empty() && !can_hold(out))
             c.problem("--out: " + out +
-                      " is there already and holds no run to go on with; choose another path, or remove it");
+                      " already exists and holds no run to resume; choose another path, or remove it");
     });
 }
 
@@ -179,7 +180,7 @@ void check_path(command& c, std::string const& option, std::string const& path, 
     if (!std::filesystem::exists(path, unknown))
         c.problem(option + ": there is no " + path);
     else if (std::filesystem::is_directory(path, unknown) != folder)
-        c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is none");
+        c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is not one");
 }
 // Requires an existing path, or `word` in its place.
 void require_file(command& c, std::string const& option, std::string const& path, bool folder,
@@ -229,7 +230,7 @@ std::string defaults_of(trained kind) {
                  : kind == trained::calm      ? default_text(all.calm)
                                               : default_text(all.autoregressive));
     }
-    return text + "\nThe default steps hold where neither --steps nor --minutes is given.";
+    return text + "\nThe default steps apply if neither --steps nor --minutes is given.";
 }
 
 std::vector<std::string> configuration_names() {
@@ -251,7 +252,7 @@ entry const& named_for(trained kind, std::string const& name) {
 void add_schedule(command& c, std::optional<rate_schedule>& to) {
     c.choice(
         "--schedule", {"constant", "cosine"},
-        "after the warm-up: constant, or cosine, over the steps or, without --steps, over the time",
+        "learning rate after the warm-up: constant, or cosine over the steps (without --steps, over the time)",
         [&to](std::string const& name) { to = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant; });
 }
 
@@ -262,40 +263,39 @@ void add_upkeep(command& c, train_options& o) {
                                               limits::steps);
     c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
                                               "steps between checkpoints (a tenth of the run)", 1, limits::steps);
-    c.number<index_t, index_t>("--keep", o.keep, "N", "checkpoints that are kept, besides the best (2)", 1, most_kept);
+    c.number<index_t, index_t>("--keep", o.keep, "N", "number of newest checkpoints to keep, besides the best (2)", 1,
+                               most_kept);
     c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
-                               "steps to leave out at most for a loss or gradient that is not finite (0)", 0,
-                               limits::steps);
+                               "most steps to skip because their loss or gradient is not finite (0)", 0, limits::steps);
     add_timeout(c, o);
     c.choice("--dtype", {"f32", "bf16"},
-             "what products of matrices multiply: f32, or both factors rounded to bf16, as a device then stores "
-             "activations; sums, weights and their gradients are f32 (f32)",
+             "type of the factors of matrix products: f32 or bf16; a GPU then stores activations in bf16 too; sums, "
+             "weights and their gradients stay f32 (f32)",
              [&o](std::string const& name) { o.in_bf16 = name == "bf16"; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
     c.choice("--rounding", {"nearest", "stochastic"},
-             "of --dtype bf16: how a step rounds weights, nearest, or stochastic, up or down so that the mean is the "
-             "weight (nearest)",
+             "with --dtype bf16, how each step rounds the weights: nearest, or stochastic, up or down so that the mean "
+             "is the weight (nearest)",
              [&o](std::string const& name) {
                  o.rounding = name == "stochastic" ? weight_rounding::stochastic : weight_rounding::nearest;
              });
     c.otherwise("--rounding", [] { return std::string("nearest"); });
     c.check_whole([&c, &o] {
         if (o.rounding == weight_rounding::stochastic && !o.in_bf16)
-            c.problem("--rounding stochastic: expected --dtype bf16, products of f32 round no weights");
+            c.problem("--rounding stochastic: expected --dtype bf16, products of f32 do not round weights");
     });
-    c.flag("--fresh", o.fresh, "start over where --out holds a run, instead of going on with it");
+    c.flag("--fresh", o.fresh, "start over if --out holds a run, instead of resuming it");
     c.only_as_flag("--fresh");
-    c.flag("--override", o.take_changes, "go on with other settings than the run was started with");
+    c.flag("--override", o.take_changes, "resume with other settings than the run was started with");
     c.only_as_flag("--override");
-    c.flag("--dry-run", o.dry_run, "print what the run would take, and neither train nor write");
+    c.flag("--dry-run", o.dry_run, "print what the run would need, without training or writing");
     c.only_as_flag("--dry-run");
     c.check([&o] { o.data.writes_cache = !o.dry_run; });
-    c.flag("--plot", o.plot, "draw the training curve at the end, as the program plot does");
+    c.flag("--plot", o.plot, "plot the training curve at the end, as the program plot does");
     add_execution(c, o);
 }
 
-constexpr char const* muon_help =
-    "matrices between hidden states take steps of Muon, at X times the rate; 0: of AdamW, as all else";
+constexpr char const* muon_help = "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)";
 
 void add_training(command& c, train_options& o, trained kind) {
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
@@ -305,17 +305,17 @@ void add_training(command& c, train_options& o, trained kind) {
     c.suggest("--config", configuration_names(kind));
     c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
     require_file(c, "--init", o.init, true);
-    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after so many steps", 1, limits::steps);
-    c.number<std::optional<double>, double>(
-        "--minutes", o.minutes, "X", "stop after so many minutes, if that is earlier", above_zero, ends::minutes);
+    c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after N steps", 1, limits::steps);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "stop after X minutes, if that is earlier",
+                                            above_zero, ends::minutes);
     c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
-                                              "micro-batches a step: less memory, the same result", 1,
+                                              "micro-batches per step: less memory, the same result", 1,
                                               limits::step_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate at its peak", above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate", above_zero, ends::rate);
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
-    c.number<std::optional<index_t>, index_t>("--warmup", o.warmup, "N",
-                                              "steps until the peak (as the configuration, at most a tenth of --steps)",
-                                              0, limits::steps);
+    c.number<std::optional<index_t>, index_t>(
+        "--warmup", o.warmup, "N", "warm-up steps until the peak (the configuration's, at most a tenth of --steps)", 0,
+        limits::steps);
     add_schedule(c, o.schedule);
     c.check_whole([&] {
         if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
@@ -330,14 +330,13 @@ std::string last_word(std::string const& name) {
 }
 
 constexpr char const* train_usage =
-    "Trains a CALM on a text; or what it is made of, one after the other; or the autoregressive model to "
-    "compare with.\n"
+    "Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare with.\n"
     "Usage: train text --data SPEC... --minutes M --out DIR\n"
     "       train tokenizer --vocabulary V --data SPEC... --out FILE\n"
     "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
     "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
     "       train ar --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
-    "       train KIND --help shows every option of one.\n";
+    "       train KIND --help shows all options of KIND.\n";
 
 template <class Number> std::string text_of(Number value) {
     if constexpr (std::is_integral_v<Number>)
@@ -389,7 +388,7 @@ void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*
             std::string owners;
             for (auto const* const other : known_heads())
                 if (auto const* const theirs = (other->*of).find_option(field.option))
-                    owners += (owners.empty() ? "of " : ", ") + std::string(other->name) +
+                    owners += (owners.empty() ? "for " : ", ") + std::string(other->name) +
                               (of == &head_facts::sampling ? " (" + calm::text_of(*theirs) + ")" : "");
             std::string const option = "--head-" + place->first, help = owners + ": " + std::string(field.what);
             if (number.whole)
@@ -430,7 +429,7 @@ void add_sampling(command& c, head_numbers& head, std::function<std::vector<std:
                 if (auto const problem = head_problem(number->field, *value, model); !problem.empty())
                     c.problem(problem);
             }
-            if (!has_owner) c.problem("--head-" + option + ": the model has no head with such a number");
+            if (!has_owner) c.problem("--head-" + option + ": the model's head has no such option");
         }
     });
 }
@@ -440,10 +439,9 @@ template <class Options> struct described;
 
 template <> struct described<text_options> {
     static constexpr char const* name = "train text";
-    static constexpr char const* what =
-        "Trains all that a CALM of a text takes, vocabulary, autoencoder and model, by a plan for the text and the "
-        "minutes; each choice can be set. With --config of an autoregressive model: vocabulary and model, planned "
-        "alike.";
+    static constexpr char const* what = "Trains a CALM on a text: vocabulary, autoencoder and language model. It plans "
+                                        "every choice from the text and the minutes; each can be set by an option. "
+                                        "With the --config of an autoregressive model it trains vocabulary and model.";
 };
 template <> struct described<tokenizer_options> {
     static constexpr char const* name = "train tokenizer";
@@ -464,41 +462,40 @@ template <> struct described<train_ar_command> {
 template <> struct described<evaluate_options> {
     static constexpr char const* name = "evaluate";
     static constexpr char const* what =
-        "Measures a model on held-out text: one JSON object on standard output, a table on standard error."
-        " Processes that mpirun, srun or torchrun starts share the work (docs/ranks.md).";
+        "Measures a model on held-out text: one JSON object on standard output, a table on standard error. Processes "
+        "started by mpirun, srun or torchrun share the work (docs/ranks.md).";
 };
 template <> struct described<sweep_options> {
     static constexpr char const* name = "sweep";
-    static constexpr char const* what =
-        "Trains and evaluates configurations on one source, each for the same time or on as many tokens: BrierLM and "
-        "FLOPs against K.";
+    static constexpr char const* what = "Trains and evaluates configurations on one text, each with the same time, "
+                                        "tokens or FLOPs: BrierLM and FLOPs by K.";
 };
 template <> struct described<convert_options> {
     static constexpr char const* name = "convert";
-    static constexpr char const* what =
-        "Writes a model in any published layout as safetensors, in another precision or several files: a table of its "
-        "tensors on standard output.";
+    static constexpr char const* what = "Writes a model in any published layout as safetensors, in another precision "
+                                        "or several files if wanted. Prints a table of its tensors.";
 };
 template <> struct described<inspect_options> {
     static constexpr char const* name = "inspect";
     static constexpr char const* what =
-        "Tells of a stored model: sizes, parameters, FLOPs, files and what it was trained on.";
+        "Describes a stored model: sizes, parameters, FLOPs, files and what it was trained on.";
 };
 template <> struct described<plot_options> {
     static constexpr char const* name = "plot";
     static constexpr char const* what =
-        "Draws how a run of train went: losses and BrierLM against steps, tokens and seconds, in its directory.";
+        "Plots the training curve of a run, in its directory: losses and BrierLM by steps, tokens and seconds.";
 };
 template <> struct described<generate_options> {
     static constexpr char const* name = "generate";
     static constexpr char const* what =
-        "Writes on from a prompt: text on standard output, statistics on standard error."
-        " Processes that mpirun, srun or torchrun starts share the prompts (docs/ranks.md).";
+        "Continues a prompt: text on standard output, statistics on standard error. Processes started by mpirun, srun "
+        "or torchrun share the prompts (docs/ranks.md).";
 };
 
 void declare(command& c, tokenizer_options& o) {
-    c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V", "tokens, the 256 bytes and 3 specials among them",
-                               ends::least_vocabulary, limits::vocabulary, needed::yes);
+    c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V",
+                               "number of tokens, including the 256 bytes and 3 special tokens", ends::least_vocabulary,
+                               limits::vocabulary, needed::yes);
     add_data(c, o.data);
     add_out(c, o.out, "the vocabulary");
 }
@@ -518,9 +515,9 @@ void declare(command& c, train_autoencoder_command& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out, "the model", run_directory::can_hold);
-    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens a step", 1, limits::step_tokens);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence in the loss", 0,
-                                            limits::weight);
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens per step", 1, limits::step_tokens);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence in the loss",
+                                            0, limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens, 0.15 for real text", 0, 1);
     add_training(c, o, trained::autoencoder);
@@ -536,8 +533,8 @@ void add_language_model(command& c, train_options& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out, "the model", run_directory::can_hold);
-    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences a step", 1, limits::step_tokens);
-    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a sequence", 1, limits::block_tokens);
+    c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences per step", 1, limits::step_tokens);
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per sequence", 1, limits::block_tokens);
 }
 // Requires a directory written by train.
 void require_run(command& c, std::string const& option, std::string const& run) {
@@ -546,12 +543,13 @@ void require_run(command& c, std::string const& option, std::string const& run) 
 }
 void add_sample_prompt(command& c, train_options& o) {
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
-           "how the texts begin that are written to samples.jsonl at every evaluation (empty)");
+           "prompt of the texts that every evaluation writes to samples.jsonl (empty)");
     c.may_be_empty("--sample-prompt");
 }
 // Options that monitor learning.
 void add_measures(command& c, train_options& o) {
-    c.text("--beside", o.beside, "DIR", "run of train ar on the same text: its scores after as long stand beside");
+    c.text("--beside", o.beside, "DIR",
+           "run of train ar on the same text: also report its scores after the same training time");
     c.check([&] {
         if (!o.beside.empty()) require_run(c, "--beside", o.beside);
     });
@@ -562,7 +560,7 @@ void declare(command& c, train_ar_command& o) {
     add_tokenizer(c, o);
     add_language_model(c, o);
     c.parsed("--patch-level", "K:SHARE",
-             "begin with positions of K tokens, for a share of all tokens: less cost (docs/mathematics.md)",
+             "begin with positions of K tokens, for this share of all tokens: costs less (docs/mathematics.md)",
              [&o](std::string const& text) { o.level = patch_level::parse(text); });
     add_training(c, o, trained::autoregressive);
     add_measures(c, o);
@@ -618,20 +616,19 @@ void declare(command& c, text_options& o) {
     });
     add_upkeep(c, o);
     add_sample_prompt(c, o);
-    c.footer("What is not set is planned; --dry-run prints the plan with its reasons.");
+    c.footer("Options that are not set are planned; --dry-run prints the plan with its reasons.");
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.repeated("--model", o.models, "DIR", "model that train wrote; again for a further one, to compare them",
-               needed::yes);
+    c.repeated("--model", o.models, "DIR", "model that train wrote; repeat the option to compare several", needed::yes);
     c.check([&c, &o] {
         for (auto const& model : o.models) check_path(c, "--model", model, true);
     });
     add_data(c, o.data);
-    c.number<index_t, index_t>("--block", o.block, "N", "tokens a block; BrierLM depends on it (as in training)", 1,
+    c.number<index_t, index_t>("--block", o.block, "N", "tokens per block; BrierLM depends on it (as in training)", 1,
                                limits::block_tokens);
-    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position (8)", 2, limits::samples);
-    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position (8)", 2, limits::samples);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of N positions (all)", 1,
                                most_tokens);
     add_mode(c, o.data);
     add_sampler(
@@ -653,53 +650,53 @@ void declare(command& c, sweep_options& o) {
     require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
     add_data(c, o.data);
     c.text("--out", o.out, "DIR",
-           "where to write models, sweep.tsv, sweep.gp and sweep.png; a sweep that is there goes on", needed::yes);
+           "where to write models, sweep.tsv, sweep.gp and sweep.png; an existing sweep is resumed", needed::yes);
     c.check([&c, &o] {
         if (o.out.empty()) return;
         if (!run_directory::can_hold(o.out) && !is_there(in_directory(o.out, run_file)))
             c.problem("--out: " + o.out +
-                      " is there already and holds no sweep to go on with; choose another path, or remove it");
+                      " already exists and holds no sweep to resume; choose another path, or remove it");
         else if (run_directory::holds_run(o.out))
             c.problem("--out: " + o.out + " holds the run of one model; choose another path");
     });
     c.number<std::optional<double>, double>("--autoencoder-minutes", o.autoencoder_minutes, "X",
-                                            "minutes of training an autoencoder", above_zero, ends::minutes);
-    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "minutes of training a language model",
+                                            "training minutes of each autoencoder", above_zero, ends::minutes);
+    c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "training minutes of each language model",
                                             above_zero, ends::minutes);
     c.number<std::optional<index_t>, index_t>("--autoencoder-tokens", o.autoencoder_tokens, "N",
-                                              "tokens to train an autoencoder on", 1, most_tokens);
-    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "tokens to train a language model on", 1,
+                                              "training tokens of each autoencoder", 1, most_tokens);
+    c.number<std::optional<index_t>, index_t>("--tokens", o.tokens, "N", "training tokens of each language model", 1,
                                               most_tokens);
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
-                                            "10^12 FLOPs, so many, to train a model with, as --count has them",
+                                            "train each model with X * 10^12 FLOPs, counted as --count says",
                                             above_zero, 1e7);
-    c.choice(
-        "--count", {"all", "paper"},
-        "what --teraflops counts: all products of training, those of the autoencoder and of Muon too; or paper, as "
-        "the CALM paper does, those of the language model alone (all)",
-        [&o](std::string const& name) { o.counts_all = name == "all"; });
+    c.choice("--count", {"all", "paper"},
+             "what --teraflops counts: all, every matrix product of training, including the autoencoder and Muon; "
+             "paper, those of the language model only, as in the CALM paper (all)",
+             [&o](std::string const& name) { o.counts_all = name == "all"; });
     c.otherwise("--count", [] { return std::string("all"); });
     c.check_whole([&] {
         if (o.minutes.has_value() + o.tokens.has_value() + o.teraflops.has_value() != 1)
-            c.problem("equal time, equal data or equal work? Give --minutes or --tokens or --teraflops, one of them");
+            c.problem("give exactly one of --minutes, --tokens, --teraflops");
         bool const needs_autoencoder =
             std::any_of(o.configurations.begin(), o.configurations.end(),
                         [](auto const& name) { return !configuration_named(name).is_autoregressive(); });
         int const given = o.autoencoder_minutes.has_value() + o.autoencoder_tokens.has_value();
         if (given > 1 || (given == 0 && needs_autoencoder))
-            c.problem("give --autoencoder-minutes or --autoencoder-tokens, one of them");
+            c.problem("give exactly one of --autoencoder-minutes, --autoencoder-tokens");
     });
-    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens a block, of all (256)", 1,
-                                              limits::block_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "learning rate of the language models at its peak",
+    c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per block, for all configurations (256)",
+                                              1, limits::block_tokens);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate of the language models",
                                             above_zero, ends::rate);
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the divergence", 0,
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence", 0,
                                             limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens", 0, 1);
-    c.number<index_t, index_t>("--samples", o.samples, "N", "samples a position in evaluation (8)", 2, limits::samples);
-    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of so many positions (all)", 1,
+    c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position in evaluation (8)", 2,
+                               limits::samples);
+    c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of N positions (all)", 1,
                                most_tokens);
     add_execution(c, o);
 }
@@ -712,7 +709,7 @@ void declare(command& c, convert_options& o) {
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
     c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
-                                           "most bytes of tensors in one file (5000000000)", 1, most_shard);
+                                           "most bytes of tensors per file (5000000000)", 1, most_shard);
 }
 
 void declare(command& c, inspect_options& o) {
@@ -722,7 +719,7 @@ void declare(command& c, inspect_options& o) {
 }
 
 void declare(command& c, plot_options& o) {
-    c.list("--run", o.runs, "DIR", "directories that train wrote; the option may be left out: plot DIR");
+    c.list("--run", o.runs, "DIR", "directories that train wrote; plot DIR works too");
     c.first_words_are("--run");
     c.check([&] {
         for (auto const& run : o.runs) require_run(c, "--run", run);
@@ -736,45 +733,48 @@ void declare(command& c, generate_options& o) {
     c.text("--model", o.model, "DIR", "model that train calm or train ar wrote", needed::yes);
     require_file(c, "--model", o.model, true);
     c.repeated("--prompt", o.prompts, "TEXT",
-               "how a text begins (empty), - is standard input; again for a further text");
+               "prompt, - reads standard input; repeat the option for more texts (empty)");
     c.may_be_empty("--prompt");
-    c.text("--prompts", o.prompts_file, "FILE", "further prompts, a line each; - is standard input");
+    c.text("--prompts", o.prompts_file, "FILE", "file with one prompt per line; - reads standard input");
     require_file(c, "--prompts", o.prompts_file, false, "-");
     c.text("--jsonl", o.jsonl, "FILE",
-           "prompts as lines {\"id\": ..., \"prompt\": \"...\"}, answered by such lines; - is standard input");
+           "file with one {\"id\": ..., \"prompt\": \"...\"} per line, answered by such lines; - reads standard input");
     require_file(c, "--jsonl", o.jsonl, false, "-");
-    c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); nothing may be there yet");
+    c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); must not exist yet");
     require_free(c, o.out);
-    c.stray_words_are("a prompt is given as --prompt TEXT");
+    c.stray_words_are("give a prompt as --prompt TEXT");
     c.check_whole([&c, &o] {
         if (!o.out.empty() && o.jsonl.empty()) c.problem("--out is for the answers to --jsonl");
     });
     c.check([&c, &o] {
         if (!o.jsonl.empty() && !(o.prompts.empty() && o.prompts_file.empty()))
-            c.problem("--jsonl has prompts of its own: leave --prompt and --prompts out");
+            c.problem("--jsonl already has the prompts: leave --prompt and --prompts out");
         auto const readers = std::count(o.prompts.begin(), o.prompts.end(), "-") + (o.prompts_file == "-" ? 1 : 0);
-        if (readers > 1) c.problem("standard input can be read once: give one - of --prompt and --prompts");
+        if (readers > 1) c.problem("standard input can be read only once: give - once to --prompt or --prompts");
     });
     add_sampler(
         c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
     add_sampling(c, o.head, [&o] { return std::vector{o.model}; });
     c.number<index_t, index_t>("--top-k", o.top_k, "N",
-                               "of an autoregressive model: the N likeliest tokens alone (all)", 1, limits::vocabulary);
-    c.number<double, double>("--top-p", o.top_p, "X",
-                             "of an autoregressive model: the fewest likeliest tokens with a share X (1)", above_zero,
-                             1);
+                               "autoregressive models: sample only the N most likely tokens (all)", 1,
+                               limits::vocabulary);
+    c.number<double, double>(
+        "--top-p", o.top_p, "X",
+        "autoregressive models: sample only the most likely tokens whose probabilities sum to X (1)", above_zero, 1);
     c.check_whole([&] {
         auto const found = description_in(o.model);
         if ((o.top_k > 0 || o.top_p < 1) && found && found->kind != model_kind::autoregressive)
-            c.problem("--top-k and --top-p need the probabilities of tokens, which a CALM does not know: take a "
+            c.problem("--top-k and --top-p need the probabilities of tokens, which a CALM does not know: use a "
                       "--temperature below 1");
     });
-    c.choice("--padding", {"left", "right"}, "where a prompt is filled up to whole patches: right as published (left)",
+    c.choice("--padding", {"left", "right"},
+             "side on which a prompt is padded to whole patches: left, or right as published (left)",
              [&o](std::string const& side) { o.pad_left = side == "left"; });
     c.otherwise("--padding", [] { return std::string("left"); });
-    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "tokens to write at most, of a text (200)", 1,
+    c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "most tokens to generate per text (200)", 1,
                                limits::text_tokens);
-    c.number<index_t, index_t>("--at-once", o.at_once, "N", "texts written at the same time: memory and speed (16)", 1,
+    c.number<index_t, index_t>("--at-once", o.at_once, "N",
+                               "texts generated at the same time: more is faster and takes more memory (16)", 1,
                                most_at_once);
     add_timeout(c, o);
     add_weights(c, o.weights);
@@ -863,7 +863,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     if (kind == kinds[4]) return read(train_ar_command{});
     throw error(errc::usage,
                 kind.empty()
-                    ? "what is to be trained? Expected one of " + listed(kinds)
+                    ? "expected one of " + listed(kinds) + ", found none"
                     : "expected one of " + listed(kinds) + ", found '" + kind + "'" + did_you_mean(kind, kinds),
                 lines_of(train_usage));
 }

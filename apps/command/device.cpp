@@ -22,8 +22,8 @@ device_choice device_choice::parse(std::string_view text) {
     auto const* const last = text.data() + text.size();
     auto const [end, code] = std::from_chars(text.data() + colon + 1, last, number);
     if (found.name != "cuda" || code != std::errc{} || end != last || number < 0 || number > most)
-        throw error(errc::usage, "--device: expected the number of a GPU from 0 to " + std::to_string(most) +
-                                     " behind cuda: and nothing else, found " + in_quotes(text));
+        throw error(errc::usage, "--device: expected a GPU number from 0 to " + std::to_string(most) +
+                                     " after cuda:, found " + in_quotes(text));
     found.number = number;
     return found;
 }
@@ -37,12 +37,11 @@ int device_choice::number_here() const {
 }
 
 std::string sentence_on_unsupported(std::int64_t products) {
-    return "cuBLASLt had no way to compute " + std::to_string(products) +
-           " of the products: slower kernels of the library did";
+    return "cuBLASLt could not compute " + std::to_string(products) +
+           " of the products: slower kernels of this library did";
 }
 std::string sentence_on_unsupported_attention(std::int64_t times) {
-    return "cuDNN had no way to compute attention " + std::to_string(times) +
-           " times: slower kernels of the library did";
+    return "cuDNN could not compute attention " + std::to_string(times) + " times: slower kernels of this library did";
 }
 
 }  // namespace calm::apps

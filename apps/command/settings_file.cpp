@@ -30,8 +30,8 @@ constexpr std::string_view private_lead = "\xf3\xb0";
 std::string in_private_characters(std::string_view text) {
     if (auto const valid = valid_prefix(text); valid < text.size())
         throw error(errc::usage,
-                    sentence("no valid TOML: expected UTF-8, found byte ", printable(text.substr(valid, 1)),
-                             " in line ", 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(valid), '\n')));
+                    sentence("invalid TOML: expected UTF-8, found byte ", printable(text.substr(valid, 1)), " in line ",
+                             1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(valid), '\n')));
     for (auto const* const escape : {"\\U000F00", "\\U000f00"})
         if (text.find(escape) != std::string_view::npos)
             throw error(errc::usage, sentence("expected TOML without private characters, found ", escape, "..."));
@@ -189,7 +189,7 @@ template <class Read> settings_file settings_of(std::string const& path, Read co
         read(file);
     } catch (toml::parse_error const& wrong) {
         file.problems.push_back(path + ", line " + std::to_string(wrong.source().begin.line) +
-                                ": no valid TOML: " + from_private_characters(wrong.description()));
+                                ": invalid TOML: " + from_private_characters(wrong.description()));
     } catch (error const& wrong) {
         file.problems.push_back(path + ": " + wrong.reason());
     }

@@ -56,17 +56,17 @@ std::string what_helps(entry const& one, index_t V, std::vector<entry> const& co
     std::string list;
     for (auto const& each : all) list += (list.empty() ? "" : &each == &all.back() ? " and " : ", ") + each;
     if (one.is_autoregressive()) return list;
-    if (V > tokenizer::byte_vocabulary) list += "; on a BPE of 512 rate, batch and samples changed little";
-    if (V == tokenizer::byte_vocabulary) list += "; on bytes a rate of 1e-3 learned where 1.5e-3 did not";
+    if (V > tokenizer::byte_vocabulary)
+        list += "; with a BPE of 512 tokens, learning rate, batch and samples changed little";
+    if (V == tokenizer::byte_vocabulary) list += "; on bytes a learning rate of 1e-3 worked where 1.5e-3 did not";
     return list;
 }
 
 std::string no_context_sentence(double brier_1, double unigram_brier_1, std::string const& helps) {
-    return formatted(
-               "a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: the "
-               "model has learned no context yet. It may still; look at the next evaluations. If it does not, what "
-               "was seen to help: ",
-               brier_1, unigram_brier_1) +
+    return formatted("a fifth of the run is done and Brier-1 on held-out text is %.4f, not above the unigram's %.4f: "
+                     "the model has learned no context yet. Watch the next evaluations. If it learns none, these have "
+                     "helped before: ",
+                     brier_1, unigram_brier_1) +
            helps;
 }
 

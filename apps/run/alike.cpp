@@ -92,7 +92,7 @@ void require_shared(std::string const& path) {
             throw error(errc::distributed,
                         sentence("--out: expected ", path, " as rank 0 has it, found ",
                                  ours == "none" ? "none" : "another file",
-                                 "; all ranks need one --out that they share: a folder that every machine sees"));
+                                 "; all ranks need the same --out: a folder that every machine sees"));
         return std::vector<setting>();
     });
 }

@@ -13,7 +13,7 @@ std::optional<stored_model> initial_model(std::string const& directory, train_op
     if (calm && calm->tokenizer && calm->tokenizer->fingerprint != words.fingerprint())
         throw error(errc::tokenizer, o.init, "",
                     "expected a model of the tokenizer with fingerprint " + words.fingerprint() + ", found " +
-                        calm->tokenizer->fingerprint + "; train with the tokenizer beside it");
+                        calm->tokenizer->fingerprint + "; train with the tokenizer in its directory");
     return model;
 }
 

@@ -86,8 +86,8 @@ tcp_place place_told() {
                            ? "SLURM_LAUNCH_NODE_IPADDR"
                            : "MASTER_ADDR";
     require(is_told(here.host_source.c_str()), errc::distributed,
-            "expected in MASTER_ADDR a name or an address of the machine of rank 0, by which all reach it, for rank ",
-            here.rank, " of ", here.ranks, "; found none: docs/ranks.md");
+            "expected in MASTER_ADDR a name or an address of the machine of rank 0, for rank ", here.rank, " of ",
+            here.ranks, "; found none: docs/ranks.md");
     here.host = std::getenv(here.host_source.c_str());
     // torchrun occupies the port that it announces. Slurm jobs on the same machine use different ports.
     bool const torchrun = is_told("TORCHELASTIC_RUN_ID");
@@ -184,9 +184,9 @@ int run_by_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
     if (self.ranks() == 1) {
         auto const told = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
-        require(told <= 1, errc::distributed, "expected to be one of ", told,
-                " ranks, as the launcher says, found this process alone: the launcher is of another MPI than ", program,
-                " was built with, and each process would do all of the work: docs/ranks.md");
+        require(told <= 1, errc::distributed, "expected ", told,
+                " ranks, as the launcher says, found this process alone: the launcher belongs to another MPI than ",
+                program, " was built with, and each process would do all of the work: docs/ranks.md");
         return body();
     }
     try {
@@ -209,9 +209,8 @@ int run_on_ranks(std::string const& program, std::function<int()> const& body) {
     return run_by_mpi(program, body);
 #else
     throw error(errc::distributed,
-                "started as one of several processes by what brings MPI, and compiled without it: install "
-                "libopenmpi-dev, configure and build again, or start it with torchrun, or srun --mpi=none and "
-                "MASTER_ADDR: docs/ranks.md");
+                "started as one of several MPI processes, but compiled without MPI: install libopenmpi-dev, configure "
+                "and build again, or start it with torchrun, or with srun --mpi=none and MASTER_ADDR: docs/ranks.md");
 #endif
 }
 
@@ -219,7 +218,7 @@ void refuse_ranks() {
     auto const most = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
     require(most <= 1 && !is_of_torchrun() && !is_of_srun(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
-            "mpirun, srun or torchrun; train, evaluate and generate have ranks");
+            "mpirun, srun or torchrun; only train, evaluate and generate run as several ranks");
 }
 
 bool has_mpi() {

@@ -66,7 +66,7 @@ std::optional<std::string> secret_in(std::string const& path, std::string const&
     require(::fstat(file.number, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() &&
                 (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0,
             errc::distributed, "expected the ranks' secret in ", path, " (", source,
-            "), a file of this user's that nobody else may read or write: chmod 600 ", path);
+            "), a file of this user that no one else may read or write: chmod 600 ", path);
     std::array<char, most_secret + 2> text;
     auto const size = ::read(file.number, text.data(), text.size());
     std::string_view found(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
@@ -123,8 +123,8 @@ ranks_trust trust_of_ranks() {
     trust.mac = mac_of_this_program();
     require(trust.mac != nullptr || (given.empty() && path.empty()), errc::usage, "found ",
             given.empty() ? file_variable : secret_variable,
-            ", and this program was compiled without OpenSSL, which proves that a rank knows a secret: install "
-            "libssl-dev, configure and build again");
+            ", but this program was compiled without OpenSSL, which it needs to check secrets: install libssl-dev, "
+            "configure and build again");
     if (trust.insecure || trust.mac == nullptr) return trust;
     require(given.empty() || (given.size() >= least_secret && given.size() <= most_secret), errc::usage, "expected in ",
             secret_variable, " a secret of ", least_secret, " to ", most_secret,

@@ -98,12 +98,11 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     std::string table = "memory\n";
     for (auto const& part : plan.parts)
         table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
-    table += formatted("  %-18s %10s", "together", bytes_text(plan.total()).c_str());
+    table += formatted("  %-18s %10s", "total", bytes_text(plan.total()).c_str());
     say_lines(table);
     if (machine_peak > 0)
-        say(formatted(
-            "this machine adds products on its registers at %.0f GFLOP/s with %s (the peak that shares refer to)",
-            machine_peak / 1e9, instructions));
+        say(formatted("this machine multiplies and adds in registers at %.0f GFLOP/s with %s (100 %% of peak)",
+                      machine_peak / 1e9, instructions));
 }
 
 void run_report::step(progress const& now) {
@@ -116,7 +115,7 @@ void run_report::step(progress const& now) {
 void run_report::skipped(progress const& now, error const& why) {
     std::string_view const reason = why.what();
     log({{"step", now.step + 1}, {"skipped", now.skipped}, {"why", reason}});
-    say(formatted("a step is left out, the %lld. of this run: ", static_cast<long long>(now.skipped)) +
+    say(formatted("skipped a step, number %lld of this run: ", static_cast<long long>(now.skipped)) +
         std::string(reason));
 }
 
@@ -179,7 +178,7 @@ void run_report::finish() {
     if (terminal_ && width_ > 0) std::fputc('\n', stderr);
     width_ = 0;
     if (last_.skipped > 0)
-        say(formatted("%lld steps were left out: their loss or gradients were not finite",
+        say(formatted("%lld steps were skipped: their loss or gradients were not finite",
                       static_cast<long long>(last_.skipped)));
 }
 

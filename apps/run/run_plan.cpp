@@ -37,8 +37,9 @@ std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
 }  // namespace
 
 std::string patch_level_text(patch_level const& level) {
-    return formatted("positions of %lld tokens for %.4g of the tokens, the first %.3g of the run: %.3g of the cost",
-                     static_cast<long long>(level.patch), level.share, level.first_phase(), level.cost());
+    return formatted(
+        "positions of %lld tokens for a share of %.4g of the tokens (the first %.3g of the run): %.3g of the cost",
+        static_cast<long long>(level.patch), level.share, level.first_phase(), level.cost());
 }
 
 std::string short_text(patch_level const& level) {
@@ -51,8 +52,8 @@ std::string to_text(run_plan const& p, train_options const& o) {
         text += formatted("%-16s", name) + printable_line(value) + "\n";
     };
     line("configuration", p.configuration);
-    line("parameters", grouped(p.parameters) + " to train, a vocabulary of " + grouped(p.vocabulary));
-    line("text", grouped(static_cast<index_t>(p.documents)) + " documents of " +
+    line("parameters", grouped(p.parameters) + " to train, vocabulary " + grouped(p.vocabulary));
+    line("text", grouped(static_cast<index_t>(p.documents)) + " documents with " +
                      grouped(static_cast<index_t>(p.tokens)) + " tokens; " +
                      (p.heldout_tokens > 0 ? grouped(static_cast<index_t>(p.heldout_tokens)) + " tokens held out"
                                            : "nothing is held out, so nothing is evaluated"));
@@ -69,22 +70,20 @@ std::string to_text(run_plan const& p, train_options const& o) {
     if (p.level.first_phase() > 0) line("patch level", patch_level_text(p.level));
     line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
     if (double const muon = p.recipe.optimizer.muon; muon > 0)
-        line("muon",
-             formatted("matrices between hidden states go along their orthogonalised momentum, %g times the rate",
-                       muon));
+        line("muon", formatted("used for hidden matrices, with %g times the learning rate", muon));
     if (o.in_bf16)
         line("products", std::string("in bf16, ") +
                              (o.rounding == weight_rounding::stochastic ? "weights rounded at random, " : "") +
                              "their sums and all else in fp32");
     auto const tokens = static_cast<double>(p.tokens_per_step);
     double const step = p.flops_per_token * tokens + p.muon_flops;
-    line("FLOPs", formatted("%.3g a step, %.3g a token, of matrix products", step, step / tokens) +
-                      (p.muon_flops > 0 ? formatted(", Muon's %.3g a step among them", p.muon_flops) : ""));
+    line("FLOPs", formatted("%.3g per step, %.3g per token, in matrix products", step, step / tokens) +
+                      (p.muon_flops > 0 ? formatted(", including %.3g per step for Muon", p.muon_flops) : ""));
     line("memory", bytes_text(p.memory.total()));
     for (auto const& part : p.memory.parts)
         line("", formatted("%-18s %10s", part.name.c_str(), bytes_text(part.bytes).c_str()));
     line("disk", bytes_text(checkpoint_bytes(p, o.keep)) + " at most for checkpoints" + free_text(o.out));
-    line("directory", o.out + (run_directory::holds_run(o.out) && !o.fresh ? ", which holds a run to go on with" : ""));
+    line("directory", o.out + (run_directory::holds_run(o.out) && !o.fresh ? ", which holds a run to resume" : ""));
     return text;
 }
 

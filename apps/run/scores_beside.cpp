@@ -45,12 +45,12 @@ scores_beside read_scores_beside(std::string const& directory, calm_description 
     require(d.kind == model_kind::autoregressive, errc::usage, "--beside: expected the run of train ar, ", directory,
             " holds another kind of model");
     require(d.calm && d.calm->tokenizer && d.calm->tokenizer->fingerprint == ours.tokenizer->fingerprint, errc::usage,
-            "--beside: scores of tokens compare models of one tokenizer, ", directory,
+            "--beside: expected a run with the same tokenizer, ", directory,
             " has another: train it with the same --tokenizer");
     if (!same_text(*d.calm, ours))
         tell(sentence("--beside: ", directory,
                       " was trained with another --data, --data-seed, --holdout, --mode or --block, so its scores are "
-                      "of other text than those of this run"));
+                      "for another text than this run's"));
     auto const path = calm::in_directory(directory, metrics_file);
     return {read_metrics(path), path};
 }

@@ -23,7 +23,7 @@ struct preferred_configuration {
 constexpr preferred_configuration preferences[] = {
     {"tiny-drafted", 2e-3, 500'000, 5, "drafts of whole tokens: learns context soonest"},
     {"tiny-flow", 2e-3, 2'000'000, 20, "the flow head learns fastest of those compiled"},
-    {"tiny", 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, and is not compiled"},
+    {"tiny", 2e-3, 2'000'000, 20, "the smallest; tiny-drafted would learn faster, but is not compiled"},
 };
 
 // Vocabularies for large files: the first row whose bytes and minutes are both reached.
@@ -34,12 +34,12 @@ struct vocabulary_row {
     char const* why;
 };
 constexpr vocabulary_row vocabularies[] = {
-    {200'000'000, 600, 4096, "much text and hours: long tokens"},
+    {200'000'000, 600, 4096, "much text and many hours: long tokens"},
     {20'000'000, 120, 1024, "20 MB and two hours: longer tokens"},
 };
 constexpr char const* short_tokens = "tokens of about two bytes: the head learns them in this time";
 constexpr char const* same_tokens = "tokens of about two bytes, as for a CALM of this text";
-constexpr char const* no_tokens = "bytes: little text, or few minutes, teach nothing longer";
+constexpr char const* no_tokens = "bytes: too little text or time for longer tokens";
 
 constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which most words become tokens
 constexpr std::uint64_t least_heldout = 16'384;      // bytes needed for a useful measurement
@@ -104,7 +104,8 @@ public:
         choose_length();
         if (!entry_->is_autoregressive()) choose_autoencoder();
         choose_model();
-        choose("schedule", c().schedule, rate_schedule::cosine, "each rate falls to a tenth at the end of its stage");
+        choose("schedule", c().schedule, rate_schedule::cosine,
+               "each learning rate falls to a tenth at the end of its stage");
         for (auto const& [option, value] : c().head)
             if (value) because("head-" + option, as_given);
         return std::move(plan_);
@@ -137,9 +138,9 @@ private:
             facts = formatted("K %lld, latent size %lld", static_cast<long long>(patch_size()),
                               static_cast<long long>(entry_->calm().autoencoder.latent_size));
         auto const* const reason = preference();
-        because("config", (c().configuration.empty() ? reason != nullptr ? reason->why : "the first that is compiled"
-                                                     : as_given) +
-                              ("; " + facts));
+        because("config",
+                (c().configuration.empty() ? reason != nullptr ? reason->why : "the first compiled one" : as_given) +
+                    ("; " + facts));
         c().configuration = entry_->name;
     }
 
@@ -148,7 +149,7 @@ private:
             because("holdout", as_given);
         } else if (is_real() && text_.tenth >= least_heldout) {
             c().holdout = tenth;
-            because("holdout", "every tenth document is kept, to measure what is learned");
+            because("holdout", "every tenth document is held out, to measure what is learned");
             text_.bytes -= text_.tenth;
         }
         double const minutes = c().minutes.value_or(0);
@@ -156,7 +157,7 @@ private:
         auto const row = std::find_if(std::begin(vocabularies), std::end(vocabularies), is_enough);
         if (text_.has_own_symbols) return;  // they are its tokens
         if (!is_real() && text_.bytes >= words_of_stories)
-            choose<index_t>("vocabulary", c().vocabulary, 512, "stories have few words: most become a token");
+            choose<index_t>("vocabulary", c().vocabulary, 512, "stories use few words: most become one token");
         else if (row != std::end(vocabularies))
             choose<index_t>("vocabulary", c().vocabulary, row->vocabulary, row->why);
         else if (entry_->is_autoregressive() && is_enough(preferences[0]))
@@ -177,8 +178,8 @@ private:
         } else {
             double const share = std::min(autoencoder_minutes, autoencoder_share * c().minutes.value_or(0));
             choose("autoencoder-minutes", c().autoencoder_minutes, share,
-                   share < autoencoder_minutes ? "a quarter of the minutes; the language model has the rest"
-                                               : "enough at these sizes; the language model has the rest");
+                   share < autoencoder_minutes ? "a quarter of the minutes; the language model gets the rest"
+                                               : "enough at these sizes; the language model gets the rest");
         }
         if (c().steps) because("steps", as_given);
     }
@@ -187,31 +188,32 @@ private:
         bool const known = preference() != nullptr;
         auto const& own = entry_->defaults.autoencoder;
         choose("autoencoder-batch", c().autoencoder_batch, in_patches(2048, patch_size(), 1),
-               "tokens a step: of larger steps there are too few");
+               "tokens per step: larger steps would be too few");
         choose("autoencoder-rate", c().autoencoder_rate, known ? 3e-3 : own.rate,
                known ? "as on WikiText and stories" : "the configuration's own");
         choose("autoencoder-warmup", c().autoencoder_warmup,
                warmup_for(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
                "a tenth of a core's steps, at most 50");
-        choose("kl-weight", c().kl_weight, 0.02, "as on WikiText: a posterior that can be predicted");
+        choose("kl-weight", c().kl_weight, 0.02, "as on WikiText: the posterior stays predictable");
         choose("random-patches", c().random_patches, is_real() ? 0.15 : 0.0,
-               is_real() ? "a real text has patches that training has not" : "generated text has no new patches");
+               is_real() ? "real text has patches that are not in the training text"
+                         : "generated text has no new patches");
     }
 
     void choose_model() {
         bool const is_long = c().minutes.value_or(0) >= long_run;
         index_t const block = text_.has_own_symbols ? 64 : is_real() && !is_long ? 128 : 256;
         choose("batch", c().batch, index_t{c().block.value_or(block) >= 256 ? 8 : 16},
-               "sequences a step: small steps, many of them");
+               "sequences per step: many small steps");
         choose("block", c().block, in_patches(block, patch_size(), 2),
-               text_.has_own_symbols ? "tokens a sequence: a chain knows no more"
-               : block == 128        ? "tokens a sequence, as on WikiText"
-                                     : "tokens a sequence: stories, or a long run, have use for more");
+               text_.has_own_symbols ? "tokens per sequence: the Markov chain needs no more"
+               : block == 128        ? "tokens per sequence, as on WikiText"
+                                     : "tokens per sequence: stories and long runs gain from more");
         auto const* const known = preference();
         choose("rate", c().rate, known == nullptr ? own().rate : known->rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
         choose("muon", c().muon, own().optimizer.muon,
-               "times the rate, for matrices between hidden states; the configuration's own");
+               "times the learning rate, for hidden matrices; the configuration's own");
         choose("warmup", c().warmup, warmup_for(c().steps, plan_.minutes_of_model(), longest_warmup),
                "a tenth of a core's steps, at most 200");
     }

@@ -141,15 +141,16 @@ intention intended(text_options const& o, text_choices const& given, std::option
     if (!o.fresh && !before && begun)
         throw error(errc::storage, o.out, "",
                     sentence("holds a model, but no ", plan_file,
-                             " to go on with; put that back, choose another path, or --fresh to start over"));
+                             " to resume from; put that back, choose another path, or start over with --fresh"));
     auto const changes =
         before ? differences(before->given, given_beside(o, given, *before)) : std::vector<recipe_difference>{};
     if (o.fresh || !before || (!changes.empty() && !begun)) return {planned(o, given, nullptr)};
     if (changes.empty()) return {*before, false, false};
     if (!o.take_changes)
-        throw error(errc::usage, o.out + " holds a run that was started with other choices:",
-                    lines_of(to_table(changes) + "\nGive the former ones to go on with it, --override to go on with "
-                                                 "the present ones, or --fresh to start over"));
+        throw error(
+            errc::usage, o.out + " holds a run that was started with other choices:",
+            lines_of(to_table(changes) +
+                     "\nTo resume it, give the former ones, or --override with the present ones; --fresh starts over"));
     auto now = planned(o, given, &*before);
     refuse_another_model(o, *before, now);
     return {std::move(now), true, false};
@@ -234,8 +235,8 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     auto const& one = configuration_named(plan.configuration);
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
-    tell("to write:   " + command_to_go_on({"generate", "--model", model, "--prompt",
-                                            is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
+    tell("to generate: " + command_to_go_on({"generate", "--model", model, "--prompt",
+                                             is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
     std::vector<std::string> measure{"evaluate", "--model", model, "--data"};
     measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
     bool const held = !plan.holdout.empty();
@@ -243,10 +244,10 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     bool const own = std::any_of(o.data.sources.begin(), o.data.sources.end(),
                                  [](auto const& spec) { return document_source::parse(spec).is_generated(); });
     if (held || own)
-        tell("to measure: " + command_to_go_on(measure));
+        tell("to evaluate: " + command_to_go_on(measure));
     else
         tell("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
-    tell("to plot:    " + command_to_go_on({"plot", model}));
+    tell("to plot:     " + command_to_go_on({"plot", model}));
 }
 
 // Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists
@@ -258,7 +259,7 @@ void prepare(text_options const& o, intention const& what) {
     }
     if (what.is_new) write_text_record(o.out, what.record);
     write_record(o.out, o.record, 0);
-    tell(what.is_new ? "the plan for this text:" : "goes on with the plan in " + in(o, plan_file) + ":");
+    tell(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
     tell_lines(table_of(o, what.record));
 }
 
@@ -324,7 +325,7 @@ void remove_autoencoder_of_before(text_options const& o) {
     auto const path = in(o, autoencoder_stage);
     if (!run_directory::holds_run(path)) return;
     std::filesystem::remove_all(path);
-    tell("removed " + path + ", of the run before: this model has none");
+    tell("removed " + path + ", of the earlier run: this model has no autoencoder");
 }
 
 }  // namespace
@@ -351,7 +352,7 @@ int train_text(text_options const& o) {
         held.emplace(o.out, lock_file);
         if (!o.fresh && read_text_record(o.out) != before)
             throw error(errc::storage, o.out, "",
-                        "a run was begun or went on here meanwhile; give the same command again");
+                        "another run was started or resumed here meanwhile; give the same command again");
         prepare(o, what);
     }
     require_shared(in(o, plan_file));
@@ -361,7 +362,8 @@ int train_text(text_options const& o) {
     }
     if (int const code = trained(o, what.record, stages); code != 0) return code;
     if (is_first_rank() && stages.front().name != autoencoder_stage) remove_autoencoder_of_before(o);
-    tell("the model is in " + in(o, model_stage) + "; with --override, more --minutes or --steps go on with it");
+    tell("the model is in " + in(o, model_stage) +
+         "; to train it longer, give --override and more --minutes or --steps");
     tell_how_to_go_on(o, choices_in(o, what.record.plan));
     return 0;
 }

@@ -193,11 +193,11 @@ void training_run::find() {
     directory_.emplace(options.out);
     if (options.fresh) return;
     from_ = directory_->newest(
-        [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is taken: " + damage); });
+        [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is used: " + damage); });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
     if (!from_ && is_there(directory_->path(weights_file)))
         throw error(errc::storage, options.out, "",
-                    "holds a model, but no checkpoint to go on with; choose another path, or --fresh to overwrite it");
+                    "holds a model, but no checkpoint to resume from; choose another path, or --fresh to overwrite it");
 }
 
 void training_run::take_from_first() {
@@ -237,9 +237,11 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
     if (from_) changes_ = differences(from_->record.recipe, settings_);
     agree([&] {
         if (!changes_.empty() && !options_.take_changes)
-            throw error(errc::usage, options_.out + " holds a run that was started with other settings:",
-                        lines_of(to_table(changes_) + "\nGive the former ones to go on with it, --override to go on "
-                                                      "with the present ones, or --fresh to start over"));
+            throw error(
+                errc::usage, options_.out + " holds a run that was started with other settings:",
+                lines_of(
+                    to_table(changes_) +
+                    "\nTo resume it, give the former ones, or --override with the present ones; --fresh starts over"));
         fits();
         std::vector<setting> all;
         for (auto const& [option, value] : settings_) all.push_back({option, value});
@@ -259,7 +261,8 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
     if (!directory_) {
         directory_.emplace(options_.out);
         if (!options_.fresh && directory_->newest())
-            throw error(errc::storage, options_.out, "", "a run was begun here meanwhile; give the same command again");
+            throw error(errc::storage, options_.out, "",
+                        "another run was started here meanwhile; give the same command again");
         made_ = true;
     }
     if (from_) tell_of_another_name(from_->record.recipe, settings_);
@@ -278,7 +281,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         if (finished)
             tell(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
                           duration_text(state.seconds),
-                          options_.is_stage ? "" : ". A larger --steps or --minutes goes on with it"));
+                          options_.is_stage ? "" : ". To train longer, give a larger --steps or --minutes"));
         if (finished && !absent && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);
@@ -287,7 +290,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
                                                     {"accumulation", std::to_string(recipe.accumulation)}});
     write_record(directory_->path(), record, steps_);
     if (from_ && !finished)
-        report_->say(sentence("goes on after step ", steps_, " of the run in ", options_.out));
+        report_->say(sentence("resumes after step ", steps_, " of the run in ", options_.out));
     else if (!from_ && continued && !options_.fresh)
         report_->say("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
     if (!changes_.empty()) report_->say_lines("with other settings from here on:\n" + to_table(changes_));
@@ -350,11 +353,11 @@ void training_run::train(std::function<void()> const& loop) {
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
         std::string const advice =
-            kept_ ? "The checkpoint of step " + std::to_string(*kept_) + " stands: go on from it with a lower " +
+            kept_ ? "The checkpoint of step " + std::to_string(*kept_) + " is kept: resume from it with a lower " +
                         options_.rate_option + " and --override, or with"
                   : "There is no checkpoint yet: start again with a lower " + options_.rate_option + ", or with";
         throw error(errc::non_finite, problem.what() + std::string("."),
-                    lines_of(advice + " --skip-nonfinite N, which leaves out up to N steps"));
+                    lines_of(advice + " --skip-nonfinite N, which skips up to N steps"));
     }
     hurry_ranks(true);
     report_->finish();
@@ -370,15 +373,15 @@ int training_run::end(std::string_view remark) {
     report_->say((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
     if (signal == 0 && steps_ < planned_)
         report_->say("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +
-                     " steps; the same command with a larger --minutes goes on with it");
+                     " steps; the same command with a larger --minutes resumes it");
     if (auto const* const all = ranks(); all != nullptr && steps_ > begun_at_)
         report_->say(sentence(all->ranks(), " ranks; rank 0 sent ",
                               bytes_text(all->bytes_sent() / static_cast<std::uint64_t>(steps_ - begun_at_)),
-                              " a step"));
+                              " per step"));
     if (options_.plot && steps_ > 0 && is_first_rank()) report_->say(plot_training(options_.out).sentence);
     if (signal == 0) return 0;
-    report_->say(options_.record.words.empty() ? "the same command goes on with it"
-                                               : "to go on: " + command_to_go_on(options_.record.words));
+    report_->say(options_.record.words.empty() ? "the same command resumes it"
+                                               : "to resume: " + command_to_go_on(options_.record.words));
     return 128 + signal;
 }
 
@@ -453,7 +456,7 @@ double told(run_report& report, evaluation const& e, progress const& now, traini
                          brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
                (why_0.empty() ? "" : ", 0 because " + why_0) +
                (beside ? "; " + beside_text(*beside, brier_1, *e.brier_lm) : "") +
-               (e.bits_per_byte ? formatted("; %.4f bits a byte", *e.bits_per_byte) : ""));
+               (e.bits_per_byte ? formatted("; %.4f bits per byte", *e.bits_per_byte) : ""));
     // Printed once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
         report.say(no_context_sentence(brier_1, unigram, levels.helps));
@@ -484,8 +487,8 @@ void tell_of_patch_level(run_report& report, patch_level const& level) {
 
 void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e) {
     if (e.token_accuracy_posterior < 0.99)
-        report.say(formatted("the autoencoder gives back %.2f %% of held-out tokens with its noise, and no model on it "
-                             "can be better: stop, and train it until 99.9 %%",
+        report.say(formatted("the autoencoder restores %.2f %% of held-out tokens with its noise, which limits every "
+                             "model on it: stop, and train it until 99.9 %%",
                              100 * e.token_accuracy_posterior));
 }
 
@@ -497,7 +500,7 @@ std::string another_holdout_sentence(stored_model const& model, data_options con
     if (!shared || trained.holdout.empty() || trained.holdout == data.holdout) return {};
     return sentence(model.directory, " was trained with --holdout ", trained.holdout, ": ",
                     data.holdout.empty() ? "without it" : "with " + data.holdout,
-                    ", text that it learned is among what is held out here");
+                    ", the text held out here contains text that it was trained on");
 }
 
 void tell_of_another_holdout(stored_model const& model, data_options const& data) {

@@ -62,7 +62,7 @@ index_t max_tokens_of(nlohmann::json const& object, index_t most) {
                       found->get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
     if (!fits)
         throw error(errc::data, sentence("\"max_tokens\": expected a whole number from 1 to ", most,
-                                         ", which --max-tokens says, found ", in_quotes(found->dump())));
+                                         ", the limit of --max-tokens, found ", in_quotes(found->dump())));
     return found->get<index_t>();
 }
 
@@ -70,8 +70,8 @@ void refuse_other_ways(nlohmann::json const& object) {
     for (auto const* const key : asks_for_more)
         if (auto const found = object.find(key); found != object.end() && !found->is_null())
             throw error(errc::data, sentence("the key \"", key,
-                                             "\" is not read: expected \"id\", \"prompt\" and "
-                                             "\"max_tokens\"; what holds for all lines is an option of generate"));
+                                             "\" is not read: expected \"id\", \"prompt\" and \"max_tokens\"; set the "
+                                             "rest for all lines by options of generate"));
 }
 
 // Parses a line. Throws errc::data.

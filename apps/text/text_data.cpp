@@ -39,7 +39,7 @@ public:
     ~selected() {
         if (skipped_.count == 0 || is_quiet_) return;
         tell(sentence(selection_.use == split::train ? "training" : "evaluation", ": ", skipped_.count,
-                      " malformed left out, by cause:"));
+                      " malformed documents skipped, by cause:"));
         for (auto const& cause : skipped_.causes) tell(sentence("  ", cause.count, ", the first: ", cause.first));
     }
     operator document_selection const&() const { return selection_; }
@@ -56,7 +56,7 @@ template <class Read> auto made_by(Read const& read) {
         return read();
     } catch (malformed_document const& bad) {
         throw error(bad.code(), bad.path(), bad.place(),
-                    std::string(bad.reason()) + " (--skip-bad leaves such text out and counts it)");
+                    std::string(bad.reason()) + " (--skip-bad skips and counts such text)");
     }
 }
 
@@ -110,7 +110,8 @@ int train_tokenizer(tokenizer_options const& o) {
     selected const documents(o.data, split::train, seed);
     auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
     if (pieces.forgotten() > 0)
-        tell(sentence("of much different text the rarest pieces were forgotten, ", pieces.forgotten(), " times one"));
+        tell(sentence("the text has too many different pieces, so the rarest were not counted, ", pieces.forgotten(),
+                      " occurrences"));
     auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
     words.save(o.out);
     tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
@@ -227,7 +228,7 @@ void require_blocks(data_options const& data, tokenizer const& words, std::uint6
     } catch (error const& wrong) {
         if (wrong.code() != errc::data) throw;
         throw error(errc::data, wrong.path(), wrong.place(),
-                    sentence("--holdout ", data.holdout, ": of what it keeps for evaluation: ", wrong.reason()));
+                    sentence("--holdout ", data.holdout, ": in the text held out for evaluation: ", wrong.reason()));
     }
 }
 

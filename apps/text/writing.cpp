@@ -79,7 +79,7 @@ bool prompt_reader::next_given(std::string& prompt) {
 bool prompt_reader::next_of_file(std::string& prompt) {
     if (!file_) return false;
     if (!file_->next(prompt)) {
-        if (!any_line_) file_->fail_as_empty("expected a prompt a line");
+        if (!any_line_) file_->fail_as_empty("expected one prompt per line");
         return false;
     }
     any_line_ = true;
@@ -110,8 +110,8 @@ std::string statistics(written const& all, double seconds, unit_of_writing unit)
     line += formatted("%.2f draws and %.2f ms a %s", static_cast<double>(all.draws) / each, 1e3 * seconds / each,
                       by_patches ? "patch" : "token");
     if (all.capped > 0) line += formatted(", %lld capped", static_cast<long long>(all.capped));
-    if (all.texts > 1) return line + formatted("; %zu ended by themselves", all.ended);
-    return line + (all.ended > 0 ? "; the text ends here" : "; stopped at --max-tokens");
+    if (all.texts > 1) return line + formatted("; %zu ended with EOS", all.ended);
+    return line + (all.ended > 0 ? "; ended with EOS" : "; stopped at --max-tokens");
 }
 
 }  // namespace calm::apps

@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(the_head_that_learns_soonest_is_named) {
     BOOST_TEST(what_helps(tiny, 512, all) ==
                "the drafted head on the same autoencoder (--config tiny-drafted), an autoencoder trained on this text, "
                "patches of 2 tokens (--config tiny-k2), a vocabulary of bytes (train tokenizer --vocabulary 259) and "
-               "more time; on a BPE of 512 rate, batch and samples changed little");
+               "more time; with a BPE of 512 tokens, learning rate, batch and samples changed little");
     // The drafted head needs no advice to use it; with another autoencoder it has to be compiled first.
     BOOST_TEST(!has(what_helps(tiny_drafted, 512, all), "drafted"));
     BOOST_TEST(has(what_helps(text, 512, all), "the drafted head on the same autoencoder (docs/configurations.md)"));
@@ -42,10 +42,9 @@ BOOST_AUTO_TEST_CASE(the_head_that_learns_soonest_is_named) {
 }
 
 BOOST_AUTO_TEST_CASE(bytes_and_small_patches_are_for_those_without) {
-    BOOST_TEST(
-        what_helps(tiny_k2, 259, all) ==
-        "the drafted head on the same autoencoder (docs/configurations.md), an autoencoder trained on this text and "
-        "more time; on bytes a rate of 1e-3 learned where 1.5e-3 did not");
+    BOOST_TEST(what_helps(tiny_k2, 259, all) ==
+               "the drafted head on the same autoencoder (docs/configurations.md), an autoencoder trained on this text "
+               "and more time; on bytes a learning rate of 1e-3 worked where 1.5e-3 did not");
     BOOST_TEST(
         what_helps(tiny_k2, 64, all) ==
         "the drafted head on the same autoencoder (docs/configurations.md), an autoencoder trained on this text and "
@@ -58,7 +57,7 @@ BOOST_AUTO_TEST_CASE(bytes_and_small_patches_are_for_those_without) {
 BOOST_AUTO_TEST_CASE(the_sentence_has_the_scores) {
     auto const said = no_context_sentence(0.0123, 0.0456, std::string(1000, 'x'));
     BOOST_TEST(has(said, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
-    BOOST_TEST(has(said, "look at the next evaluations"));
+    BOOST_TEST(has(said, "Watch the next evaluations"));
     BOOST_TEST(!has(said, "--rate"));  // whether it would help is not known
-    BOOST_TEST(said.ends_with("what was seen to help: " + std::string(1000, 'x')));
+    BOOST_TEST(said.ends_with("these have helped before: " + std::string(1000, 'x')));
 }

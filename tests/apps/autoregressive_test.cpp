@@ -61,7 +61,7 @@ workshop const& shop() {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
-    for (auto const* const part : {"tiny-ar: ", "held-out loss", "bits a byte", "perplexity", "BrierLM"})
+    for (auto const* const part : {"tiny-ar: ", "held-out loss", "bits per byte", "perplexity", "BrierLM"})
         BOOST_TEST(has(shop().said(), part), part << " is missing in " << shop().said());
     for (auto const* const file : {"config.json", "model.safetensors", "tokenizer.model", "bigram.counts", "run.json",
                                    "metrics.jsonl", "samples.jsonl", "options.toml"})
@@ -115,16 +115,15 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
 BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
     auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";
     auto const whole = shop().good(run + "--out whole");
-    BOOST_TEST(has(whole.err,
-                   "patch level: positions of 2 tokens for 0.5 of the tokens, the first 0.333 of the run: 0.75 of "
-                   "the cost"),
+    BOOST_TEST(has(whole.err, "patch level: positions of 2 tokens for a share of 0.5 of the tokens (the first 0.333 of "
+                              "the run): 0.75 of the cost"),
                whole.err);
     for (std::string const last : {"02", "04", "08"}) {
         auto const parts = "parts" + last;
         shop().good("cp -r whole " + parts + "; rm -r $(ls -d " + parts + "/checkpoints/step-* | awk -F- '$NF > " +
                     last + "') " + parts + "/best; true");
         auto const again = shop().good(run + "--out " + parts);
-        BOOST_TEST(has(again.err, "goes on after step " + std::to_string(std::stoi(last))), again.err);
+        BOOST_TEST(has(again.err, "resumes after step " + std::to_string(std::stoi(last))), again.err);
         for (auto const* const file : {"/model.safetensors", "/checkpoints/step-00000012/training.safetensors",
                                        "/checkpoints/step-00000012/state.json"}) {
             auto const same = [&](std::string const& of) {
@@ -157,7 +156,7 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     auto const table = compared.err.substr(compared.err.find("model  "));
     BOOST_TEST(has(table, "ar     autoregressive"), table);
     BOOST_TEST(has(table, "other  autoregressive                        -                - "), table);
-    BOOST_TEST(has(table, "compare models of one tokenizer"), table);
+    BOOST_TEST(has(table, "compare only models with the same tokenizer"), table);
 
     auto const swept =
         shop().good("sweep --configs tiny-ar --tokenizer markov --data markov:4000 --teraflops 0.01 --block 64 "
@@ -303,7 +302,7 @@ BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
 
     shop().good("train tokenizer --vocabulary 290 --data stories:4000 --out another.model");
     BOOST_TEST(has(shop().refused(other + std::string("--tokenizer another.model --out no")),
-                   "--beside: scores of tokens compare models of one tokenizer"));
+                   "--beside: expected a run with the same tokenizer"));
     BOOST_TEST(has(shop().refused(training + "--steps 1 --beside none --out no"),
                    "--beside: expected the directory of a run, none has no metrics.jsonl"));
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
@@ -311,11 +310,10 @@ BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
 
 BOOST_AUTO_TEST_CASE(what_is_of_another_model_is_refused) {
     auto const text = std::string(" --data stories:400 --out no");
-    BOOST_TEST(
-        has(shop().refused("train autoencoder --config tiny-ar --tokenizer tokenizer.model" + text),
-            "'tiny-ar' is of an autoregressive model, found where one of a CALM is expected: train ar takes it"));
+    BOOST_TEST(has(shop().refused("train autoencoder --config tiny-ar --tokenizer tokenizer.model" + text),
+                   "'tiny-ar' is for an autoregressive model, expected one for a CALM: use train ar"));
     BOOST_TEST(has(shop().refused("train ar --config tiny --tokenizer tokenizer.model" + text),
-                   "'tiny' is of a CALM, found where one of an autoregressive model is expected"));
+                   "'tiny' is for a CALM, expected one for an autoregressive model: use train calm"));
     BOOST_TEST(has(shop().refused("train ar --config tiny-ar --tokenizer tokenizer.model --patch-level 1:0.5" + text),
                    "expected K:SHARE, such as 4:0.67"));
     BOOST_TEST(has(shop().refused("train ar --config tiny-ar --tokenizer tokenizer.model --patch-level 4" + text),

@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(what_a_terminal_might_obey_is_escaped) {
 
 BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
     std::vector<std::pair<std::string, std::string>> bad{
-        {"{\"id\": 1", "no valid JSON"},
+        {"{\"id\": 1", "invalid JSON"},
         {"[1]", "expected an object"},
         {"{\"prompt\": \"x\"}", "expected an \\\"id\\\""},
         {"{\"id\": null, \"prompt\": \"x\"}", "expected an \\\"id\\\""},
@@ -92,7 +92,8 @@ BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
         {std::string("{\"id\": 3, \"prompt\": \"\0\"}", 24), "byte 21: a zero byte"},
         {"{\"id\": 3, \"prompt\": \"x\", \"stop\": [\"a\"]}", "the key \\\"stop\\\" is not read"},
         {"{\"id\": 3, \"prompt\": \"x\", \"temperature\": 1}", "the key \\\"temperature\\\" is not read"},
-        {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 201}", "from 1 to 200, which --max-tokens says, found '201'"},
+        {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 201}",
+         "from 1 to 200, the limit of --max-tokens, found '201'"},
         {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": 0}", "from 1 to 200"},
         {"{\"id\": 3, \"prompt\": \"x\", \"max_tokens\": -1}", "from 1 to 200"},
         {std::string(100'000, '['), "at most 64 deep"},

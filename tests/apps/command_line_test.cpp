@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
     for (auto const& words : {std::vector<std::string>{"--model", energy, "--head-steps", "4"},
                               {"--model", diffusion, "--head-order", "1"},
                               {"--model", flow, "--head-start", "999"}})
-        BOOST_TEST(has(refusal(read_generate, words), words[2] + ": the model has no head with such a number"));
+        BOOST_TEST(has(refusal(read_generate, words), words[2] + ": the model's head has no such option"));
     BOOST_TEST(has(refusal(read_generate, {"--model", flow, "--head-order", "3"}), "a whole number from 1 to 2"));
 }
 
@@ -362,10 +362,10 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
         return all;
     };
     BOOST_TEST(statistics(counted(texts), 0.5, by_patches) ==
-               "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms "
-               "a patch, 1 capped; 1 ended by themselves");
+               "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms a patch, 1 capped; 1 "
+               "ended with EOS");
     BOOST_TEST(statistics(counted(std::span(texts).first(1)), 0.5, by_patches) ==
-               "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; the text ends here");
+               "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; ended with EOS");
     BOOST_TEST(has(statistics({}, 1, by_patches), "0 patches"));
     generation_result const written_by_tokens{.tokens = std::vector<token_id>(10), .patches = 10, .draws = 10};
     BOOST_TEST(statistics(counted(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
@@ -403,8 +403,8 @@ BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
                                           "--config",
                                           "tinny"});
     for (auto const* const part :
-         {"absent", "stories:0", "no.txt", "is there already", "'three'", "--minutes needs a value",
-          "no option --bacth", "mean --batch?", "--head-beta: expected a number above 0 and below 2,",
+         {"absent", "stories:0", "no.txt", "already exists", "'three'", "--minutes needs a value", "no option --bacth",
+          "mean --batch?", "--head-beta: expected a number above 0 and below 2,",
           "--head-samples: expected a whole number from 2 to 4096", "--rate is given 2 times", "holdout \"6\"",
           "mean cosine?", "'tinny' is not compiled", "-DCALM_CONFIGS="})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
@@ -464,10 +464,11 @@ BOOST_AUTO_TEST_CASE(a_stray_word_is_told_of_and_nothing_else) {
     auto const model = folder.path("");
     auto const prompt = refusal(read_generate, {"--model", model, "Once upon"});
     BOOST_TEST(prompt.starts_with("generate takes no such word: 'Once upon' after --model " + model +
-                                  "; a prompt is given as --prompt TEXT"),
+                                  "; give a prompt as --prompt TEXT"),
                prompt);
     BOOST_TEST(!has(prompt, "problems"));
-    BOOST_TEST(has(refusal(read_generate, {"Once", "upon", "--model", model}), "no such word: 'Once upon'; a prompt"));
+    BOOST_TEST(
+        has(refusal(read_generate, {"Once", "upon", "--model", model}), "no such word: 'Once upon'; give a prompt"));
     auto const stray = refusal(read_evaluate, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
     BOOST_TEST(stray.starts_with("evaluate takes no such word: 'a.txt b.txt' after --model " + model), stray);
     BOOST_TEST(!has(stray, "problems"));

@@ -158,8 +158,8 @@ BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
     for (std::string const& part :
          {std::string("10 problems"), std::string("train calm has no option --sid; did you mean --side?"),
           std::string("--plot: expected true or false, found 'perhaps'"),
-          std::string("train calm takes no such word: 'b' after --run-name a; a value with spaces"),
-          std::string("CALM_SEEED, which is no option's; did you mean CALM_SEED?"),
+          std::string("train calm takes no such word: 'b' after --run-name a; put a value with spaces"),
+          std::string("CALM_SEEED belongs to no option; did you mean CALM_SEED?"),
           std::string("--minutes: expected a number from 0.5 to 100, found 'soon' (CALM_MINUTES)"),
           file + ", line 1: no program reads minuts from a file of options; did you mean minutes?",
           std::string("found '-1' (") + file + ", line 2)", file + ", line 3: no program reads again",
@@ -299,9 +299,9 @@ BOOST_AUTO_TEST_CASE(help_says_what_is_no_variable) {
         auto const at = help.find("  " + option);
         return help.substr(at, help.find("\n  --", at) - at);
     };
-    BOOST_TEST(has(line_of("--again"), "(flag only)"));
-    BOOST_TEST(!has(line_of("--plot"), "(flag only)"));
-    BOOST_TEST(!has(line_of("--config-file"), "(flag only)"));
+    BOOST_TEST(has(line_of("--again"), "(command line only)"));
+    BOOST_TEST(!has(line_of("--plot"), "(command line only)"));
+    BOOST_TEST(!has(line_of("--config-file"), "(command line only)"));
 }
 
 BOOST_AUTO_TEST_CASE(completion_has_every_option_and_is_bash) {

@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_converted_and_inspected) {
     BOOST_TEST(has(told.out, "several safetensors files (4), 97 tensors of BF16; config.json says bfloat16"));
     auto const again = run_in(folder, "convert --model half --out half");
     BOOST_TEST(again.status == 2);
-    BOOST_TEST(has(again.err, "half is there already"));
+    BOOST_TEST(has(again.err, "half already exists"));
     std::filesystem::remove(folder.path("half/model-00002-of-00004.safetensors"));
     auto const broken = run_in(folder, "inspect --model half");
     BOOST_TEST(broken.status == 5);

@@ -108,7 +108,7 @@ std::vector<ending> const endings{
      "env RANK=1 WORLD_SIZE=2 train autoencoder --config tiny --tokenizer words --data stories:100 --steps 1 --out no",
      "expected in MASTER_ADDR a name or an address of the machine of rank 0"},
     {9, "env OMPI_COMM_WORLD_SIZE=2 sweep --configs tiny --tokenizer words --data stories:100 --out no",
-     "train, evaluate and generate have ranks"},
+     "only train, evaluate and generate run as several ranks"},
     {10, "train tokenizer --vocabulary 300 --data stories:4000 --out no.model/words", "no.model"},
     {10,
      "train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 --dry-run --out no >/dev/full",
@@ -127,10 +127,10 @@ std::vector<ending> const endings{
      ">bin/gnuplot; "
      "chmod +x bin/gnuplot; PATH=\"$PWD/bin:$PATH\" plot ae",
      "plot: no plot: gnuplot failed on ae/curve.gp: bad \\x1b[31m\n"},
-    {129, interrupted_by("HUP"), "to go on: "},
-    {130, interrupted_by("INT"), "to go on: "},
-    {141, interrupted_by("PIPE"), "to go on: "},
-    {143, interrupted_by("TERM"), "to go on: "},
+    {129, interrupted_by("HUP"), "to resume: "},
+    {130, interrupted_by("INT"), "to resume: "},
+    {141, interrupted_by("PIPE"), "to resume: "},
+    {143, interrupted_by("TERM"), "to resume: "},
 };
 
 using calm::test::is_sanitized;
@@ -224,8 +224,8 @@ BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
     auto const dry = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 256 "
                                 "--steps 1000 --dry-run --out planned");
     BOOST_REQUIRE_MESSAGE(dry.status == 0, dry.err);
-    for (auto const* const part : {"parameters", "documents of", "tokens held out", "1,000, of 256 tokens", "FLOPs",
-                                   "a token", "saved activations", "scratch", "disk", "are free"})
+    for (auto const* const part : {"parameters", "documents with", "tokens held out", "1,000, of 256 tokens", "FLOPs",
+                                   "per token", "saved activations", "scratch", "disk", "are free"})
         BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
     BOOST_TEST(!std::filesystem::exists(shop().folder.path("planned")));
     auto const calm = shop().run("train calm --config tiny --autoencoder ae --data stories:4000 --batch 2 --block 64 "
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
     // A dry run leaves an existing run unchanged.
     auto const there = shop().run("train autoencoder --config tiny --tokenizer words --data stories:4000 --batch 64 "
                                   "--steps 9 --dry-run --out ae");
-    BOOST_TEST(has(there.out, "ae, which holds a run to go on with"));
+    BOOST_TEST(has(there.out, "ae, which holds a run to resume"));
 }
 
 BOOST_AUTO_TEST_CASE(a_run_explains_itself) {

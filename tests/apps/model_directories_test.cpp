@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
     for (std::string const line :
          {"generate --model two --max-tokens 1", "inspect two", "convert --model two --out one"})
         BOOST_TEST(has(shop.good(line).err,
-                       "two: the weights are those of model.safetensors; model.safetensors.index.json is not read"),
+                       "two: reads the weights from model.safetensors; model.safetensors.index.json is not read"),
                    line);
     BOOST_TEST(!has(shop.good("inspect one").err, "not read"));
 }
@@ -102,5 +102,5 @@ BOOST_AUTO_TEST_CASE(a_run_of_very_many_paths_can_be_read_and_goes_on) {
     shop.good("generate --model many --max-tokens 1");
     shop.good("inspect many");
     BOOST_TEST(has(shop.good(train + "1").err, "is finished"));
-    BOOST_TEST(has(shop.good(train + "2").err, "goes on after step 1"));
+    BOOST_TEST(has(shop.good(train + "2").err, "resumes after step 1"));
 }

@@ -97,8 +97,7 @@ BOOST_AUTO_TEST_CASE(inspect_tells_what_was_trained_on_what) {
         auto const told = shop().program(std::string("inspect ") + model);
         BOOST_REQUIRE_MESSAGE(told.status == 0, told.err);
         // The posterior's standard deviation is measured when the autoencoder is trained, and a CALM keeps it.
-        for (auto const* const part :
-             {"tiny", "stories:4000", "on its training text", "weight of the divergence", "FLOPs a token"})
+        for (auto const* const part : {"tiny", "stories:4000", "on its training text", "KL weight", "FLOPs per token"})
             BOOST_TEST(has(told.out, part), part << " is missing in " << told.out);
     }
 }
@@ -235,7 +234,7 @@ BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
     BOOST_TEST(has(twice.err, "the run in calm is finished: 5 steps"));
     auto const no_run = shop().program("train calm " + workshop::calm_arguments + " --out .");
     BOOST_TEST(no_run.status == 2);
-    BOOST_TEST(has(no_run.err, ". is there already and holds no run"));
+    BOOST_TEST(has(no_run.err, ". already exists and holds no run to resume"));
     BOOST_TEST((shop().content("calm/model.safetensors") == before));
 
     auto const config = shop().program(
@@ -280,7 +279,7 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
         "--out stopped",
         "sh interrupted.sh");
     BOOST_TEST(r.status == 130);
-    BOOST_TEST(has(r.err, "\nstops after this step and saves the model; the same signal again ends at once"), r.err);
+    BOOST_TEST(has(r.err, "\nstops after this step and saves the model; the same signal again stops at once"), r.err);
     BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
 }
 
@@ -290,7 +289,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_its_time_cut_says_so) {
     auto const cut = shop().program(command + " --steps 1000000 --minutes 0.005");
     BOOST_REQUIRE_MESSAGE(cut.status == 0, cut.err);
     BOOST_TEST(has(cut.err, "the time was up after"));
-    BOOST_TEST(has(cut.err, "of 1,000,000 steps; the same command with a larger --minutes goes on with it"));
+    BOOST_TEST(has(cut.err, "of 1,000,000 steps; the same command with a larger --minutes resumes it"));
     auto const whole = shop().program(command + " --fresh --steps 2 --minutes 5");
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
     BOOST_TEST(!has(whole.err, "the time was up"));
@@ -382,7 +381,7 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
         "--samples 2 --positions 100 --out swept");
     BOOST_REQUIRE_MESSAGE(compared.status == 0, compared.err);
     for (auto const* const part :
-         {"tiny", "ms/patch", "ms/token", "BrierLM", "FLOPs are a token's", "plotted in swept/sweep.png"})
+         {"tiny", "ms/patch", "ms/token", "BrierLM", "FLOPs are per token", "plotted in swept/sweep.png"})
         BOOST_TEST(has(compared.out, part), part << " is missing in " << compared.out);
     auto const table = shop().content("swept/sweep.tsv");
     BOOST_TEST(has(table, "generation FLOPs a token"));
@@ -414,5 +413,5 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     auto const both = shop().program("sweep --configs tiny --tokenizer markov --data markov:4000 --minutes 1 --tokens "
                                      "1 --autoencoder-minutes 1 --out no");
     BOOST_TEST(both.status == 2);
-    BOOST_TEST(has(both.err, "--minutes or --tokens"));
+    BOOST_TEST(has(both.err, "give exactly one of --minutes, --tokens, --teraflops"));
 }

@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
                    "truncate -s -1 $newest/training.safetensors; done; train " +
                    often + "--out parts");
     BOOST_REQUIRE_MESSAGE(damaged.status == 0, damaged.err);
-    BOOST_TEST(has(damaged.err, "goes on after step "));
+    BOOST_TEST(has(damaged.err, "resumes after step "));
     same("parts", "whole", "step-00000016");
     BOOST_TEST(std::filesystem::exists(shop.folder().path("parts/best/model.safetensors")));
 
@@ -91,9 +91,9 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_n
     BOOST_REQUIRE_MESSAGE(straight.status == 0, straight.err);
     auto const stopped = shop.interrupted(longer, "'two parts'", "checkpoints/step-00000004", "TERM");
     BOOST_TEST(stopped.status == 143);
-    auto const at = stopped.err.find("to go on: ");
+    auto const at = stopped.err.find("to resume: ");
     BOOST_REQUIRE(at != std::string::npos);
-    auto const command = stopped.err.substr(at + 10, stopped.err.find('\n', at) - at - 10);
+    auto const command = stopped.err.substr(at + 11, stopped.err.find('\n', at) - at - 11);
     BOOST_TEST(has(command, "--out 'two parts'"));
     auto const finished = shop.shell(command);
     BOOST_REQUIRE_MESSAGE(finished.status == 0, finished.err);
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_or_a_pipe_that_goes_away_ends_a_run_with_a_check
         auto const r = shop.interrupted(endless, out, "model.safetensors", signal);
         BOOST_TEST(r.status == status);
         BOOST_TEST(has(r.err, "stopped by a signal; wrote " + out), r.err);
-        BOOST_TEST(has(r.err, "to go on: "), r.err);
+        BOOST_TEST(has(r.err, "to resume: "), r.err);
     }
     // With nohup the run should continue.
     auto const kept =
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_text_that_is_cut_while_it_is_in_use_is_a_sentence) {
                    "do sleep 0.1; done; truncate -s 0 'a cache'/*; wait $!");
     BOOST_TEST(r.status == 10);
     BOOST_TEST(has(r.err, "a?cache/long.jsonl."), r.err);
-    BOOST_TEST(has(r.err, ": cannot be read any more: somebody shortened the file while it was in use"), r.err);
+    BOOST_TEST(has(r.err, ": can no longer be read: the file was shortened while it was in use"), r.err);
 }
 
 BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
@@ -156,13 +156,13 @@ BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
     auto const changed = shop.shell("train " + often + "--steps 6 --rate 1e-3 --override");
     BOOST_REQUIRE_MESSAGE(changed.status == 0, changed.err);
     BOOST_TEST(has(changed.err, "with other settings from here on"));
-    BOOST_TEST(has(changed.err, "goes on after step 4"));
+    BOOST_TEST(has(changed.err, "resumes after step 4"));
     // The new settings now belong to the run.
     BOOST_TEST(has(shop.shell("train " + often + "--steps 6 --rate 1e-3").err, "is finished: 6 steps"));
     BOOST_TEST(shop.shell("train " + often + "--steps 6").status == 2);
     auto const fresh = shop.shell("train " + often + "--steps 2 --fresh");
     BOOST_TEST(fresh.status == 0);
-    BOOST_TEST(!has(fresh.err, "goes on"));
+    BOOST_TEST(!has(fresh.err, "resumes"));
     BOOST_TEST(!std::filesystem::exists(shop.folder().path("run/checkpoints/step-00000004")));
     BOOST_TEST(!has(shop.folder().content("run/metrics.jsonl"), "\"step\":3,"));
 }
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_and_counted) {
     auto const high = autoencoder + "text.txt --rate 10 --warmup 0 --steps 60 --out high ";
     auto const r = shop.shell("train " + high + "--skip-nonfinite 2");
     BOOST_TEST(r.status == 8);
-    BOOST_TEST(has(r.err, "a step is left out, the 2. of this run"));
+    BOOST_TEST(has(r.err, "skipped a step, number 2 of this run"));
     BOOST_TEST(has(r.err, "--skip-nonfinite N"));
     BOOST_TEST(has(shop.folder().content("high/metrics.jsonl"), "\"skipped\":2,\"why\":\""));
 }

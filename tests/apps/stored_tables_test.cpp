@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
         auto const text = told_of(name);
         for (auto const* const part :
              {"CALM with the head energy", "config.json says float32", "K, tokens per patch", "ae_model.encoder",
-              "FLOPs a token, training (blocks of 2,048 tokens)", "FLOPs a token, generation", "trained on"})
+              "FLOPs per token, training (blocks of 2,048 tokens)", "FLOPs per token, generation", "trained on"})
             BOOST_TEST(has(text, part), "expected '" << part << "' in " << text);
         // A tensor stored under two names counts once.
         BOOST_TEST(has(text, "all                    97     162,688  650.8 kB  100.0 %"), text);
@@ -67,8 +67,8 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
     BOOST_TEST(has(told_of("calm_sharded"), "several safetensors files (3), 97 tensors of F32"));
     BOOST_TEST(has(told_of("calm_bin"), "one PyTorch archive, 142 tensors of F32"));
     auto const autoencoder = told_of("autoencoder");
-    BOOST_TEST(has(autoencoder, "weight of the divergence 0.001, at least 0.5 a dimension, dropout 0.15"));
-    BOOST_TEST(has(autoencoder, "FLOPs a token, encoding"));
+    BOOST_TEST(has(autoencoder, "KL weight 0.001, at least 0.5 per dimension, dropout 0.15"));
+    BOOST_TEST(has(autoencoder, "FLOPs per token, encoding"));
 }
 
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
@@ -88,8 +88,8 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
                                    " its own\n",
                                    "base of the rotary angles ",
                                    " 500000\n",
-                                   "FLOPs a token, training (blocks of 256 tokens)",
-                                   "FLOPs a token, generation (after 128 tokens)",
+                                   "FLOPs per token, training (blocks of 256 tokens)",
+                                   "FLOPs per token, generation (after 128 tokens)",
                                    "stories:1000",
                                    "held out",
                                    "model.embed_tokens",
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
 
     auto const tied = told_of_autoregressive<autoregressive_configuration{sizes, true}>({});
     BOOST_TEST(has(tied, "tied: the table of embeddings\n"), tied);
-    BOOST_TEST(has(tied, "FLOPs a token, training (blocks of 2,048 tokens)"), tied);
+    BOOST_TEST(has(tied, "FLOPs per token, training (blocks of 2,048 tokens)"), tied);
     BOOST_TEST(!has(tied, "lm_head"), tied);
     BOOST_TEST(!has(tied, "rotary"), tied);
 }

@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
             BOOST_TEST(wrong.path() == data.sources[0]);
             BOOST_TEST(wrong.place() == "line 2");
             BOOST_TEST(std::string(wrong.what()).starts_with(data.sources[0] + ", line 2: invalid JSON"));
-            BOOST_TEST(std::string(wrong.what()).ends_with("} (--skip-bad leaves such text out and counts it)"));
+            BOOST_TEST(std::string(wrong.what()).ends_with("} (--skip-bad skips and counts such text)"));
         }
     }
     data.skip_bad = true;
@@ -139,8 +139,8 @@ BOOST_AUTO_TEST_CASE(only_what_could_be_left_out_speaks_of_it) {
     std::filesystem::create_directory(folder.path("texts"));
     (void)folder.with("texts/empty.txt", "");
     BOOST_TEST(complaint(folder.path("texts")) ==
-               folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad leaves " +
-                   "such text out and counts it)");
+               folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad skips " +
+                   "and counts such text)");
     BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: invalid UTF-8"));
     // A single file must contain text, and the holdout must leave some.
     for (auto const& said : {complaint(folder.path("texts/empty.txt")), complaint(folder.path("none")),

@@ -285,7 +285,7 @@ BOOST_AUTO_TEST_CASE(choices_that_exclude_each_other_are_refused) {
                    "--autoencoder-warmup: expected fewer steps than the 7 of --autoencoder-steps, found 9"));
     BOOST_TEST(refused([](auto& c) { c.steps = 7, c.warmup = 7, c.schedule = rate_schedule::constant; }) == "");
     BOOST_TEST(has(refused([](auto& c) { c.head["beta"] = 1.5; }),
-                   "--head-beta: the head of tiny-flow, flow, has no such number"));
+                   "--head-beta: the head of tiny-flow, flow, has no such option"));
     BOOST_TEST(has(refused([](auto& c) { c.configuration = "huge"; }), "'huge' is not compiled"));
 }
 

@@ -49,6 +49,6 @@ BOOST_AUTO_TEST_CASE(what_is_no_plan_is_refused) {
         has(refused("{\"format\": 1, \"given\": {\"a\": 3}, " + rest.substr(13)), "expected texts in it, found 3"));
     BOOST_TEST(has(refused("{\"format\": 1, \"given\": {}, \"plan\": {}, \"why\": {}, \"done\": {}}"),
                    "expected a list of texts"));
-    BOOST_TEST(has(refused("{\"format\": 1, \"format\": 1, " + rest), "stands twice"));
+    BOOST_TEST(has(refused("{\"format\": 1, \"format\": 1, " + rest), "appears twice"));
     BOOST_TEST(has(refused(std::string(1'000'001, ' ')), "expected JSON of at most 1000000 bytes, found more"));
 }

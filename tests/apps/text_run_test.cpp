@@ -71,10 +71,10 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
     workshop const shop;
     auto const made = shop.good(few + "--out run");
     for (auto const* const part :
-         {"the plan for this text:", "vocabulary", "bytes: little text", "as given", "kl-weight", "0.02",
+         {"the plan for this text:", "vocabulary", "bytes: too little text or time", "as given", "kl-weight", "0.02",
           "the autoencoder:", "the model:", "wrote run/tokenizer.model: 259 tokens", "wrote run/autoencoder",
-          "wrote run/model", "to write:   generate --model run/model --prompt 'Once upon a time'",
-          "nothing was held out, so nothing was measured", "to plot:    plot run/model"})
+          "wrote run/model", "to generate: generate --model run/model --prompt 'Once upon a time'",
+          "nothing was held out, so nothing was measured", "to plot:     plot run/model"})
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     BOOST_TEST(made.out == "");
     shop.good("train tokenizer --vocabulary 259 --data text.txt --out three.model; "
@@ -93,8 +93,8 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
     // A finished run says so.
     auto const plan = shop.folder.content("run/plan.json");
     auto const again = shop.good(few + "--out run");
-    for (auto const* const part :
-         {"goes on with the plan in run/plan.json:", "the autoencoder is trained", "the model is trained", "to write:"})
+    for (auto const* const part : {"resumes with the plan in run/plan.json:", "the autoencoder is trained",
+                                   "the model is trained", "to generate:"})
         BOOST_TEST(has(again.err, part), part << " is missing in " << again.err);
     BOOST_TEST(!has(again.err, "step 1 "));
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
@@ -123,16 +123,16 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
     auto const inside = shop.interrupted(longer, "parts", "autoencoder/checkpoints/step-*/*", "INT");
     BOOST_TEST(inside.status == 130);
     BOOST_TEST(has(inside.err, "stopped by a signal; wrote parts/autoencoder"), inside.err);
-    BOOST_TEST(has(inside.err, "to go on: train text --data text.txt"), inside.err);
+    BOOST_TEST(has(inside.err, "to resume: train text --data text.txt"), inside.err);
     BOOST_TEST(shop.interrupted(longer, "parts", "model/run.lock", "KILL").status == 137);  // between the stages
     auto const stopped = shop.interrupted(longer, "parts", "model/checkpoints/step-*/*", "TERM");
     BOOST_TEST(stopped.status == 143);
     BOOST_TEST(has(stopped.err, "the autoencoder is trained"), stopped.err);
-    auto const at = stopped.err.find("to go on: ");
+    auto const at = stopped.err.find("to resume: ");
     BOOST_TEST_REQUIRE(at != std::string::npos);
-    auto const command = stopped.err.substr(at + 10, stopped.err.find('\n', at) - at - 10);
+    auto const command = stopped.err.substr(at + 11, stopped.err.find('\n', at) - at - 11);
     auto const last = shop.good(command);
-    BOOST_TEST(has(last.err, "goes on after step"), last.err);
+    BOOST_TEST(has(last.err, "resumes after step"), last.err);
     shop.same_weights("parts", "whole");
     BOOST_TEST(has(shop.refused("flock whole/text.lock " + longer + "--out whole", 10), "another process is training"));
 }
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     shop.good(few + "--out run");
     auto const other = shop.refused(few + "--rate 2e-3 --data-seed 2 --out run");
     for (auto const* const part : {"run holds a run that was started with other choices:", "data-seed  1    2",
-                                   "rate       -    0.002", "--override to go on with the present ones"})
+                                   "rate       -    0.002", "or --override with the present ones; --fresh starts over"})
         BOOST_TEST(has(other, part), part << " is missing in " << other);
     BOOST_TEST(has(shop.refused(few + "--vocabulary 300 --override --out run"),
                    "--vocabulary: the models in run have 259, which --override does not change"));
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     auto const longer = of_a_text + "--autoencoder-steps 6 --steps 9 --out run";
     auto const gone_on = shop.good(longer + " --override");
     BOOST_TEST(has(gone_on.err, "as before"), gone_on.err);
-    BOOST_TEST(has(gone_on.err, "goes on after step 5"), gone_on.err);
+    BOOST_TEST(has(gone_on.err, "resumes after step 5"), gone_on.err);
     BOOST_TEST(shop.folder.content("run/autoencoder/model.safetensors") == autoencoder);
     BOOST_TEST(has(shop.good(longer).err, "the model is trained"));
 
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_tells_the_plan_and_writes_nothing) {
     auto const plan = shop.folder.content("run/plan.json");
     auto const there = shop.good(few + "--dry-run --out run");
     for (auto const* const part :
-         {"\nautoencoder\n", "\nmodel\n", "nothing is held out", "FLOPs", "run/model, which holds a run to go on with"})
+         {"\nautoencoder\n", "\nmodel\n", "nothing is held out", "FLOPs", "run/model, which holds a run to resume"})
         BOOST_TEST(has(there.out, part), part << " is missing in " << there.out);
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
     BOOST_TEST(shop.refused(few + "--rate 1 --dry-run --out run") != "");
@@ -231,16 +231,16 @@ BOOST_AUTO_TEST_CASE(a_run_does_not_learn_its_own_files) {
     std::string const text = "cd here && train text --data . " + sizes + "--autoencoder-steps 2 --out run --steps ",
                       more = "cd here && train ar --config tiny-ar --tokenizer run/tokenizer.model --data . --batch 2 "
                              "--block 64 --skip-bad --out ar --steps ";
-    std::string const left_out = "left out ./ar and ./run: files of runs and models are no text",
-                      one = "--data .: left out ./run: files";
-    BOOST_TEST(!has(shop.good(text + "2").err, "left out"));
+    std::string const left_out = "skipped ./ar and ./run: files of runs and models are not text",
+                      one = "--data .: skipped ./run: files";
+    BOOST_TEST(!has(shop.good(text + "2").err, "skipped"));
     BOOST_TEST(has(shop.good(text + "3 --override").err, one));
     auto const begun = shop.good(more + "2");
     BOOST_TEST(has(begun.err, one));
     BOOST_TEST(!has(begun.err, "malformed"));
     auto const gone_on = shop.good(more + "4");
     BOOST_TEST(has(gone_on.err, left_out), gone_on.err);
-    BOOST_TEST(has(gone_on.err, "goes on after step 2"));
+    BOOST_TEST(has(gone_on.err, "resumes after step 2"));
     BOOST_TEST(!has(gone_on.err, "malformed"));
     BOOST_TEST(
         has(shop.good("cd here && evaluate --model ar --data . --block 64 --positions 20 --samples 2").err, left_out));
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(a_text_that_fills_no_block_is_refused_before_the_first_step
     BOOST_TEST(!has(little, "the autoencoder:"), little);
     BOOST_TEST(!shop.there("none/autoencoder/model.safetensors"));
     auto const held = shop.refused("train text --data two --holdout 2:1 " + steps + "--out none --fresh", 4);
-    BOOST_TEST(has(held, "--holdout 2:1: of what it keeps for evaluation: the text has only"), held);
+    BOOST_TEST(has(held, "--holdout 2:1: in the text held out for evaluation: the text has only"), held);
     BOOST_TEST(!has(held, "the autoencoder:"), held);
 }
 
@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(the_same_text_by_another_name_is_no_other_choice) {
     auto const other = shop.refused(run + "3 --data other.txt");
     BOOST_TEST(has(other, "started with other choices"), other);
     BOOST_TEST(has(other, "text.txt"), other);
-    BOOST_TEST(has(shop.good(run + "5 --override --data same.txt").err, "goes on after step 3"));
+    BOOST_TEST(has(shop.good(run + "5 --override --data same.txt").err, "resumes after step 3"));
 }
 
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
@@ -300,9 +300,10 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
     std::string const softmax =
         "train text --data text.txt --config tiny-ar --batch 2 --block 64 --threads 1 --seed 3 --save-every 8 ";
     auto const made = shop.good(softmax + "--steps 24 --out run");
-    for (auto const* const part : {"a softmax, without an autoencoder", "bytes: little text", "the configuration's own",
-                                   "wrote run/tokenizer.model: 259 tokens", "the model:", "wrote run/model",
-                                   "to write:   generate --model run/model", "to plot:    plot run/model"})
+    for (auto const* const part :
+         {"a softmax, without an autoencoder", "bytes: too little text or time", "the configuration's own",
+          "wrote run/tokenizer.model: 259 tokens", "the model:", "wrote run/model",
+          "to generate: generate --model run/model", "to plot:     plot run/model"})
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     for (auto const* const part : {"autoencoder-", "kl-weight", "the autoencoder"})
         BOOST_TEST(!has(made.err, part), part << " is in " << made.err);
@@ -322,7 +323,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
     // It resumes, prints its plan, and refuses changed choices as for a CALM.
     auto const parts = softmax + "--steps 24 --out parts";
     BOOST_TEST(shop.interrupted(softmax + "--steps 24", "parts", "model/checkpoints/step-*/*", "KILL").status == 137);
-    BOOST_TEST(has(shop.good(parts).err, "goes on"));
+    BOOST_TEST(has(shop.good(parts).err, "resumes"));
     shop.same_weights("parts", "run", {"/model"});
     BOOST_TEST(has(shop.good(parts).err, "the model is trained"));
     auto const dry = shop.good(softmax + "--steps 24 --dry-run --out run");
@@ -366,8 +367,8 @@ BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {
     shop.same_weights("by-toml", "by-json");
 
     for (std::string const run : {"chain/model", "."})
-        BOOST_TEST(has(shop.refused(few + "--out " + run), "is there already and holds no run to go on with"), run);
+        BOOST_TEST(has(shop.refused(few + "--out " + run), "already exists and holds no run to resume"), run);
     // The result is not a run of a single model.
     BOOST_TEST(has(shop.refused("train autoencoder --config tiny --tokenizer markov --data markov:400 --out chain"),
-                   "is there already and holds no run"));
+                   "already exists and holds no run"));
 }

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
     training_run late(t.options);
     BOOST_TEST(t.steps_to(5, 1));
     BOOST_TEST(
-        has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true, [] {}); }), "was begun here meanwhile"));
+        has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true, [] {}); }), "was started here meanwhile"));
     BOOST_TEST(std::filesystem::exists(t.folder.path("run/checkpoints/step-00000005")));
 }
 
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_a_checkpoint_is_not_overwritten) {
     BOOST_TEST(t.steps_to(5, 1));
     std::filesystem::remove_all(t.folder.path("run/checkpoints"));
     static_cast<void>(t.folder.with("run/model.safetensors", "weights"));
-    BOOST_TEST(has(sentence_of<error>([&] { t.steps_to(13, 1); }), "holds a model, but no checkpoint to go on with"));
+    BOOST_TEST(has(sentence_of<error>([&] { t.steps_to(13, 1); }), "holds a model, but no checkpoint to resume from"));
     BOOST_TEST(t.folder.content("run/model.safetensors") == "weights");
     t.options.fresh = true;
     BOOST_TEST(t.steps_to(13, 1));
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
     BOOST_TEST(times(said({{199, 0.19, 0.01}, {299, 0.3, 0.01}})) == 1);
     BOOST_TEST(times(said({{199, 0.2, 0.03}, {299, 0.3, 0.01}})) == 0);  // it had learned some context
     BOOST_TEST(has(said({{199, 0.2, 0.03}}), "BrierLM 0.00 (bigram 0.27), 0 because Brier-4 is not positive"));
-    BOOST_TEST(has(said({{199, 0.2, 0.01}}), "what was seen to help: HELP\n"));
+    BOOST_TEST(has(said({{199, 0.2, 0.01}}), "these have helped before: HELP\n"));
 }
 
 BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
@@ -292,12 +292,13 @@ BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
     trained.holdout = "5:2";
     BOOST_TEST(another_holdout_sentence(model, data) == "");
     trained.holdout = "5:1";
-    BOOST_TEST(another_holdout_sentence(model, data) ==
-               "calm was trained with --holdout 5:1: with 5:2, text that it learned is among what is held out here");
+    BOOST_TEST(
+        another_holdout_sentence(model, data) ==
+        "calm was trained with --holdout 5:1: with 5:2, the text held out here contains text that it was trained on");
     BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) ==
                another_holdout_sentence(model, data) + "\n");
     data.holdout = "";
-    BOOST_TEST(has(another_holdout_sentence(model, data), "5:1: without it, text that it learned"));
+    BOOST_TEST(has(another_holdout_sentence(model, data), "5:1: without it, the text held out here contains text"));
     data.sources = {"b.txt"};
     BOOST_TEST(another_holdout_sentence(model, data) == "");  // another text
     BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) == "");

@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(auto_says_what_it_takes_and_why) {
                                "--vocabulary 300 --data stories:4000 --threads 1");
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     auto const why = why_no_gpu();
-    auto const takes = "--device auto takes " + (why.empty() ? std::string("cuda") : "cpu: " + why) + "\n";
+    auto const takes = "--device auto uses " + (why.empty() ? std::string("cuda") : "cpu: " + why) + "\n";
     BOOST_TEST(made.err.starts_with(takes), made.err);
     BOOST_TEST(made.err.find(takes, 1) == std::string::npos, made.err);
 }

@@ -203,10 +203,10 @@ BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence)
         [[nodiscard]] index_t unsupported_attentions() const { return attentions; }
     };
     BOOST_TEST(remark_on_products(of_gpu{12}) ==
-               "cuBLASLt had no way to compute 12 of the products: slower kernels of the library did");
+               "cuBLASLt could not compute 12 of the products: slower kernels of this library did");
     BOOST_TEST(remark_on_products(of_gpu{0}).empty());
     BOOST_TEST(remark_on_products(of_gpu{0, 3}) ==
-               "cuDNN had no way to compute attention 3 times: slower kernels of the library did");
+               "cuDNN could not compute attention 3 times: slower kernels of this library did");
     BOOST_TEST(context<emulated>::unsupported_products() == 0);
     BOOST_TEST(remark_on_products(context<emulated>(1, 1)).empty());
     BOOST_TEST(remark_on_products(context<>(1, 1)).empty());

@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(ranks_on_a_device_do_what_one_process_does) {
          "for i in 1 2 3; do echo \"{\\\"id\\\": $i, \\\"prompt\\\": \\\"$i\\\"}\"; done >prompts.jsonl");
     well(ae + "--out ae");
     auto const said = well(mpirun(2) + ae + "--out ae2").err;
-    BOOST_TEST(has(said, ", on emulated, 2 ranks that exchange by the host's memory"), said);
+    BOOST_TEST(has(said, ", on emulated, 2 ranks that communicate through host memory"), said);
     same("ae/model.safetensors", "ae2/model.safetensors");
     well(calm + "--out one");
     well(mpirun(2) + calm + "--out two");
