@@ -107,7 +107,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     c.text("--sampler", rule, "NAME",
            "for a CALM: adaptive, T = 1/n from few draws; batch, T = 1/n from a pool of draws; exact, T above 0 and at "
            "most 1, with up to 100000 draws per patch; noise, T from 0 to 1000, by scaled noise (adaptive). For an "
-           "autoregressive model: exact, any T from 0 (exact)");
+           "autoregressive model: exact, T = 0 or from 1e-100 to 1000 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.number<index_t, index_t>(pool_option, pool, "N", "most draws per patch, for adaptive and batch (200)", 1,
                                sampler::limit);
@@ -117,8 +117,8 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
             if (!found) continue;
             if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
-            else
-                tell_price(sampler_of(rule, temperature, pool));
+            else if (auto const sampling = sampler_of(rule, temperature, pool); c.is_right())
+                tell_price(sampling);
         }
     });
 }

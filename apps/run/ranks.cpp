@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <span>
 #include <string>
@@ -76,6 +77,14 @@ bool is_of_srun() {
     return count_told_by("SLURM_STEP_NUM_TASKS") > 1;
 }
 
+// The first port that this user may listen at. Only rank 0 would find out by trying; the others would wait for it.
+int first_open_port() {
+    int port = 1024;
+    if (::geteuid() == 0) return 1;
+    std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> port;
+    return port;
+}
+
 // The rendezvous of such ranks.
 tcp_place place_told() {
     bool const slurm = !is_of_torchrun();
@@ -95,6 +104,9 @@ tcp_place place_told() {
     here.port_source = "MASTER_PORT";
     if (is_told("MASTER_PORT")) {
         port = number_told_by("MASTER_PORT", 1, 65534);
+        require(port >= first_open_port(), errc::distributed,
+                "expected in MASTER_PORT a port that this user may open, ", first_open_port(), " or higher, found ",
+                port);
     } else if (slurm && is_told("SLURM_JOB_ID")) {
         port = 15000 + number_told_by("SLURM_JOB_ID", 0, std::numeric_limits<int>::max()) % 10000;
         here.port_source = "SLURM_JOB_ID";

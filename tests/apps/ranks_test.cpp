@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
@@ -121,6 +122,15 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
           "expected in RANK a number from 0 to 1, as the launcher of several ranks sets it, found '2'");
     check("MASTER_PORT=many MASTER_ADDR=localhost " + srun, "generate",
           "expected in MASTER_PORT a number from 1 to 65534, as the launcher of several ranks sets it, found 'many'");
+    // Every rank refuses a port that only root may open; else the others would wait for rank 0.
+    int first_open = 1024;
+    std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_open;
+    std::string const nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups ";
+    if (first_open > 80 && run_in(folder, nobody + "train --version").status == 0)
+        for (std::string const rank : {"0", "1"})
+            check("MASTER_PORT=80 MASTER_ADDR=localhost WORLD_SIZE=2 RANK=" + rank, nobody + "train",
+                  "expected in MASTER_PORT a port that this user may open, " + std::to_string(first_open) +
+                      " or higher, found 80");
     // An invalid number of processes does not mean one process.
     for (std::string const wrong : {"1e6", "-1", "0", "0x2", "NaN", "2 ", "1000000"})
         for (std::string const variable : {"RANK=0 WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})

@@ -63,7 +63,7 @@ inline std::int64_t integer_inverse(temperature T) {
         auto const whole = std::to_string(static_cast<std::int64_t>(n));
         return "1/" + whole + " (" + six_digits(1.0 / n) + ")";
     };
-    std::string nearest = "a positive one";
+    std::string nearest = T.value > 0.0 ? "a larger one" : "a positive one";
     if (T.value > 0.0 && T.inverse < 0x1p53) {
         double const below = std::max(1.0, std::floor(T.inverse));
         nearest = name(below) + " or " + name(below + 1.0);
