@@ -186,9 +186,10 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_changes_no_weight_and_is_named_when_the_
         for (std::uint64_t number = 1; number < 6; ++number) step(number);
         BOOST_TEST(model.weights(ctx) == other.weights(ctx), boost::test_tools::per_element());
         BOOST_TEST(optimizer.outcomes(ctx, 5).size() == 2U);
-        BOOST_CHECK_EXCEPTION(optimizer.last_outcome(ctx), error,
-                              says(errc::non_finite, "step 3: ",
-                                   of_the_loss ? "a finite loss" : "found NaN or infinity first in that of part7"));
+        BOOST_CHECK_EXCEPTION(
+            optimizer.last_outcome(ctx), error,
+            says(errc::non_finite,
+                 "step 3: ", of_the_loss ? "a finite loss" : "found NaN or infinity first in the gradient of part7"));
         BOOST_TEST(optimizer.updates() == 2);
         optimizer.discard();
         step(6);

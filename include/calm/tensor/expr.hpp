@@ -34,7 +34,7 @@ template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const
         });
     });
     require(span.columns > 0 || span.rows == 0, errc::usage,
-            "calm: expected rows of at least one number to reduce, found ", span.rows, " empty rows");
+            "calm: expected rows of at least one number to reduce, found ", span.rows, " rows with none");
     return span;
 }
 

@@ -152,7 +152,7 @@ public:
         auto const bad = record.steps[record.bad_update % outcomes_kept];
         if (auto const slot = std::isfinite(bad.norm) ? marks_.size() : first_bad_slot(ctx); slot < marks_.size())
             fail(record.bad_step,
-                 "expected finite gradients, found NaN or infinity first in that of " + marks_[slot].name);
+                 "expected finite gradients, found NaN or infinity first in the gradient of " + marks_[slot].name);
         if (!std::isfinite(bad.norm))
             fail(record.bad_step,
                  "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
