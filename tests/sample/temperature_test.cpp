@@ -58,6 +58,7 @@ BOOST_AUTO_TEST_CASE(only_one_over_n_has_an_integer_inverse_and_others_name_the_
         has(refusal(0.4), "needs T = 1/n with an integer n, found T = 0.4; take 1/2 (0.5) or 1/3 (0.333333), or"));
     BOOST_TEST(has(refusal(0.7), "take 1/1 (1) or 1/2 (0.5), or another sampler: noise"));
     BOOST_TEST(has(refusal(1.5), "take 1/1 (1) or 1/2 (0.5)"));
+    BOOST_TEST(has(refusal(1e-300), "found T = 1e-300; take a larger one"));
     BOOST_TEST(!has(refusal(1.5), "exact"));
     BOOST_TEST(has(refusal(0.0), "found T = 0"));
     BOOST_TEST(refusal(1.0).empty());
