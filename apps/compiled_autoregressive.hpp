@@ -25,7 +25,7 @@ public:
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoregressive, o);
         run.keep_as_begun(recipe);
-        tell_together<Backend>(recipe);
+        log_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::language_model, o.data, words);
@@ -34,7 +34,7 @@ public:
         auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, positions_at_the_end);
         auto const sample_prompt = prompt_of_samples(o, words, 1, block);
         if (o.dry_run)
-            return tell(
+            return print_plan(
                 plan(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()), o);
         auto const text = training_text(o.data, words, data_seed);
         text_blocks blocks(text, 1, block, o.seed, mode);
@@ -49,17 +49,17 @@ public:
             return 0;
         auto ctx = context_of<Backend>(o);
         auto const devices = devices_of(ctx, o.device);
-        resident<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(words.vocabulary_size());
         begin(ctx, start, own.model);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
-        tell_of_patch_level(run.report(), recipe.level);
+        log_patch_level(run.report(), recipe.level);
 
         auto description = describe_autoregressive<C>(words.vocabulary_size(), ours);
         description.max_position_embeddings = positions_of(block, start);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = pieces_of(ranks());
+        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,
                                                  std::span<token_id const>(spread_blocks(unseen, block, tokens)),
@@ -84,7 +84,7 @@ public:
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const words = tokenizer_of(stored);
-        tell_of_another_holdout(stored, o.data);
+        log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         token_evaluation_settings const settings{.block_tokens = evaluation_block(o, stored.description, 1),
                                                  .samples = o.samples,
@@ -97,10 +97,10 @@ public:
         auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = pieces_of(ranks());
+        auto const pieces = distributed_evaluation_of(ranks());
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                                 settings, std::span(bytes), pieces.get());
-        tell_of_products(ctx);
+        log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
 
@@ -132,9 +132,9 @@ private:
             initialise(ctx, model);
     }
 
-    static resident<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
-                                       tokenizer const& words) {
-        resident<model_type> own(words.vocabulary_size(), held_for::use);
+    static owned_model<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
+                                          tokenizer const& words) {
+        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
         load_autoregressive(ctx, stored, own.model);
         return own;
     }
@@ -142,7 +142,7 @@ private:
     run_plan plan(autoregressive_recipe const& recipe, train_options const& o, tokenizer const& words,
                   text_size const& text, std::size_t heldout) const {
         auto ctx = context_of<Backend>(o);
-        resident<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
         plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;

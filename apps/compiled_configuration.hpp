@@ -25,7 +25,7 @@ public:
         training_run run(o);
         auto recipe = recipe_for(defaults_.autoencoder, o);
         run.keep_as_begun(recipe);
-        tell_together<Backend>(recipe);
+        log_together<Backend>(recipe);
         auto const words = tokenizer_named(o.tokenizer);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
         auto const data_seed = data_seed_of(o.data);
@@ -34,14 +34,14 @@ public:
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
         if (o.dry_run) {
             auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
-            resident<autoencoder_type> own(words.vocabulary_size());
+            owned_model<autoencoder_type> own(words.vocabulary_size());
             auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
             plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_autoencoder() : 0;
             plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
                                                             recipe.batch_tokens / recipe.accumulation / K) /
                                    double(K);
             plan.memory = memory_of(recipe, o, words);
-            return tell(plan, o);
+            return print_plan(plan, o);
         }
         auto const text = training_text(o.data, words, data_seed);
         text_blocks blocks(text, K, K, o.seed, mode);
@@ -61,7 +61,7 @@ public:
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
-        auto const pieces = pieces_of(ranks());
+        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
                                         o.seed, pieces.get());
@@ -69,14 +69,16 @@ public:
         auto calls = run.callbacks(
             recipe, blocks,
             [&](std::string const& directory) { save_autoencoder(ctx, directory, own.model, description, files); },
-            [&](progress const& now) { return told(run.report(), measure(interval_tokens), now.step + 1); },
+            [&](progress const& now) {
+                return report_evaluation(run.report(), measure(interval_tokens), now.step + 1);
+            },
             [&] { return score_of(measure(interval_tokens)); });
-        calls.step = [&, tell = std::move(calls.step)](progress const& now) {
+        calls.step = [&, report_step = std::move(calls.step)](progress const& now) {
             if (now.posterior_std > 0) description.calm->posterior_std = now.posterior_std;
-            tell(now);
+            report_step(now);
         };
         run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls, ranks()); });
-        if (run.tells_end()) tell_final(run.report(), measure(final_tokens), run.steps());
+        if (run.logs_end()) log_final(run.report(), measure(final_tokens), run.steps());
         return run.end(remark_on_products(ctx));
     }
 
@@ -85,12 +87,12 @@ public:
         training_run run(o);
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
         run.keep_as_begun(recipe);
-        tell_together<Backend>(recipe);
+        log_together<Backend>(recipe);
         auto const stored = opened_model(o.autoencoder);
         auto const words = tokenizer_of(stored);
         require_match(C.autoencoder, words.vocabulary_size(), stored);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
-        tell_of_another_holdout(stored, o.data);
+        log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
         index_t const block = recipe.block_tokens;
@@ -98,9 +100,9 @@ public:
         auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
         auto const sample_prompt = prompt_of_samples(o, words, K, block);
         if (o.dry_run)
-            return tell(plan_of_calm(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block),
-                                     unseen.size()),
-                        o);
+            return print_plan(plan_of_calm(recipe, o, words,
+                                           size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()),
+                              o);
         auto const text = training_text(o.data, words, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
         auto const counts = bigrams_of(text, words, rule);
@@ -115,19 +117,19 @@ public:
             return 0;
         auto ctx = context_of<Backend>(o);
         auto const devices = devices_of(ctx, o.device);
-        resident<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(words.vocabulary_size());
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
         run.go_on(blocks);
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
         if (!run.from() && !unseen.empty())
-            tell_of_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
+            log_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
 
         auto description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                             autoencoder_objective_of(stored.description), ours);
         description.max_position_embeddings = positions_of(block / K, start);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
-        auto const pieces = pieces_of(ranks());
+        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
                                                  &counts, settings, recipe.objective, pieces.get()),
@@ -147,7 +149,7 @@ public:
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const& d = stored.description;
         auto const words = tokenizer_of(stored);
-        tell_of_another_holdout(stored, o.data);
+        log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
                                            .samples = o.samples,
@@ -159,21 +161,21 @@ public:
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
-        auto const pieces = pieces_of(ranks());
+        auto const pieces = distributed_evaluation_of(ranks());
         if (d.kind == model_kind::autoencoder) {
-            resident<autoencoder_type> own(words.vocabulary_size(), held_for::use);
+            owned_model<autoencoder_type> own(words.vocabulary_size(), model_mode::inference);
             load_autoencoder(ctx, stored, own.model);
             auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings, pieces.get());
-            tell_of_products(ctx);
+            log_products(ctx);
             return complete(found, mode, o.data, data_seed);
         }
-        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
         draw_as(own.model.generator, o.head);
         auto const counts = counts_beside(stored);
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
                                                 settings, static_cast<objective>(head_objective_of(d)), pieces.get());
-        tell_of_products(ctx);
+        log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
 
@@ -182,7 +184,7 @@ public:
                 ": expected a CALM, found an autoencoder, which generates no text by itself");
         auto const words = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
         draw_as(own.model.generator, o.head);
         return write(ctx, o, stored, words, own.model, generation_settings_of(o));
@@ -191,7 +193,7 @@ public:
     double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
         auto const words = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        resident<model_type> own(words.vocabulary_size(), held_for::use);
+        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
         return seconds_of_writing(ctx, own.model, words);
     }
@@ -210,14 +212,14 @@ private:
     // Memory that a run needs.
     static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& words) {
         auto ctx = context_of<Backend>(o);
-        resident<autoencoder_type> own(words.vocabulary_size());
+        owned_model<autoencoder_type> own(words.vocabulary_size());
         memory_plan plan;
         calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
         return plan;
     }
     static memory_plan memory_of(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words) {
         auto ctx = context_of<Backend>(o);
-        resident<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(words.vocabulary_size());
         memory_plan plan;
         calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
         return plan;
@@ -225,7 +227,7 @@ private:
 
     run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
                           text_size const& text, std::size_t heldout) const {
-        resident<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(words.vocabulary_size());
         auto plan =
             plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
         plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;
@@ -241,10 +243,10 @@ private:
         counts.save(directory + "/" + std::string(bigram_file));
     }
     // Reports how well the frozen autoencoder of a CALM reconstructs held-out text.
-    static void tell_of_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
-                               std::vector<token_id> const& tokens, tokenizer const& words) {
-        tell_of_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
-                                                         pieces_of(ranks()).get()));
+    static void log_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
+                           std::vector<token_id> const& tokens, tokenizer const& words) {
+        log_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
+                                                     distributed_evaluation_of(ranks()).get()));
     }
     // Initialises the weights: loaded from `start` or drawn at random. A given autoencoder replaces the one in `start`.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

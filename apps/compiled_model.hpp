@@ -19,7 +19,7 @@
 #include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/peak.hpp"
-#include "calm/train/rank_pieces.hpp"
+#include "calm/train/process_group_evaluation.hpp"
 #include "calm/train/session.hpp"
 #include "calm/train/throughput.hpp"
 #include "products.hpp"
@@ -84,8 +84,8 @@ template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = 
 // The NCCL transport between the GPUs of several ranks if each rank has its own GPU, else null. It stays registered as
 // ranks()->devices for its lifetime.
 template <class Backend>
-std::unique_ptr<device_engine> devices_of([[maybe_unused]] context<Backend> const& ctx,
-                                          [[maybe_unused]] device_choice const& device) {
+std::unique_ptr<device_transport> devices_of([[maybe_unused]] context<Backend> const& ctx,
+                                             [[maybe_unused]] device_choice const& device) {
 #ifdef CALM_HAS_NCCL
     if constexpr (std::is_same_v<Backend, cuda>)
         if (ranks() != nullptr && !device.number)
@@ -117,7 +117,7 @@ template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work 
     all.seconds_per_patch = [work](stored_model const& model, execution_options const& o) {
         return work->seconds_per_patch(model, o);
     };
-    all.obstacle = obstacle_to<Backend>;
+    all.unavailable_reason = obstacle_to<Backend>;
     return all;
 }
 
@@ -155,8 +155,8 @@ protected:
     }
 
     // On a device, the host waits once per ten steps.
-    template <class Backend> static void tell_together(training_recipe& recipe) {
-        if constexpr (device_memory<Backend>) recipe.tell_every = 10;
+    template <class Backend> static void log_together(training_recipe& recipe) {
+        if constexpr (device_memory<Backend>) recipe.log_every = 10;
     }
 
     // On a device, makes micro-batches as large as its memory allows, unless --accumulation or the resumed run fixes
@@ -183,9 +183,10 @@ protected:
     // Reports model size and text. `device` is reported unless it is "cpu".
     void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
                   std::string const& device) const {
-        report.say(formatted("%s: %s parameters to train, vocabulary %d, %zu documents with %zu tokens", name_.c_str(),
-                             grouped(parameters).c_str(), words.vocabulary_size(), text.documents(), text.tokens()) +
-                   (device == "cpu" ? "" : ", on " + device));
+        report.print_line(formatted("%s: %s parameters to train, vocabulary %d, %zu documents with %zu tokens",
+                                    name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(),
+                                    text.documents(), text.tokens()) +
+                          (device == "cpu" ? "" : ", on " + device));
     }
 
     run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
@@ -199,7 +200,7 @@ protected:
                 .tokens_per_step = tokens_per_step,
                 .recipe = recipe};
     }
-    static int tell(run_plan const& plan, train_options const& o) {
+    static int print_plan(run_plan const& plan, train_options const& o) {
         text_output().put(to_text(plan, o));
         return 0;
     }
@@ -278,18 +279,17 @@ protected:
             recipe, blocks, model.write,
             [&](progress const& now) {
                 if (samples) samples->add(now.step + 1, now.seconds, o.sample_prompt, model.sample());
-                return told(run.report(), measure(positions_on_the_way), now, recipe, levels);
+                return report_evaluation(run.report(), measure(positions_on_the_way), now, recipe, levels);
             },
             [&] { return score_of(measure(positions_on_the_way)); });
         run.train([&] { model.train(calls); });
-        if (run.tells_end())
-            tell_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
+        if (run.logs_end()) log_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
         return run.end(model.remark());
     }
 
     // Reports slow paths that matrix products took, at the end of work on a context.
-    template <class Backend> static void tell_of_products(context<Backend> const& ctx) {
-        if (auto const remark = remark_on_products(ctx); !remark.empty()) apps::tell(remark);
+    template <class Backend> static void log_products(context<Backend> const& ctx) {
+        if (auto const remark = remark_on_products(ctx); !remark.empty()) apps::log_line(remark);
     }
 
     // Generates texts for the prompts or the JSON lines of the options.
@@ -301,17 +301,17 @@ protected:
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
         index_t const positions = stored.description.max_position_embeddings;
         auto const texts_of = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first,
-                                  tell_tokens const& told) {
+                                  token_callback const& on_tokens) {
             auto numbered = settings;
             numbered.prompt_number = first;
-            return calm::generate(ctx, model, prompts, words.specials(), numbered, told);
+            return calm::generate(ctx, model, prompts, words.specials(), numbered, on_tokens);
         };
         message_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
                                   o.max_tokens};
-        return on_all_ranks(most, texts_of, [&](write_and_tell const& write) {
+        return on_all_ranks(most, texts_of, [&](write_with_callback const& write) {
             int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
                                                : answer_batch(o, words, K, unit, untold(write), positions);
-            tell_of_products(ctx);
+            log_products(ctx);
             return status;
         });
     }

@@ -4,7 +4,7 @@
 #include "comparison.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "run/alike.hpp"
+#include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "text/text_output.hpp"
 
@@ -20,14 +20,14 @@ int evaluate(evaluate_options options) {
     for (auto const& directory : options.models) {
         auto one = options;
         one.model = directory;
-        auto const model = read_model_alike(directory);
+        auto const model = read_model_on_all_ranks(directory);
         auto const& work = configuration_of(model).on(options.device, options.weights);
         all.push_back({model, work.evaluate(one, model)});
-        if (several) tell("== " + directory);
+        if (several) log_line("== " + directory);
         if (is_first_rank()) out.put(to_json(all.back().found) + "\n");
-        tell_lines(to_table(all.back().found));
+        log_lines(to_table(all.back().found));
     }
-    if (several) tell_lines("\n" + comparison_text(all));
+    if (several) log_lines("\n" + comparison_text(all));
     return 0;
 }
 
@@ -36,7 +36,7 @@ int evaluate(evaluate_options options) {
 int main(int argc, char** argv) {
     return run_program("evaluate", [&] {
         return run_on_ranks("evaluate", [&] {
-            auto const options = read_alike([&] { return read_evaluate(argc, argv); });
+            auto const options = read_on_all_ranks([&] { return read_evaluate(argc, argv); });
             return options ? evaluate(*options) : 0;
         });
     });

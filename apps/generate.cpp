@@ -3,7 +3,7 @@
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "run/alike.hpp"
+#include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 
 using namespace calm::apps;
@@ -11,10 +11,10 @@ using namespace calm::apps;
 int main(int argc, char** argv) {
     return run_program("generate", [&] {
         return run_on_ranks("generate", [&] {
-            auto options = read_alike([&] { return read_generate(argc, argv); });
+            auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
             if (!options) return 0;
             take_place(*options);
-            auto const model = read_model_alike(options->model);
+            auto const model = read_model_on_all_ranks(options->model);
             return configuration_of(model).on(options->device, options->weights).generate(*options, model);
         });
     });

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
             if (picture.made) {
                 text_output().put(calm::printable_line(picture.sentence) + "\n");
             } else {
-                tell("plot: " + picture.sentence);
+                log_line("plot: " + picture.sentence);
                 status = no_picture;
             }
         }

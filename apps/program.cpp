@@ -36,7 +36,7 @@ void hold_standard_streams() {
 
 // From here to end_by_missing_page: only async-signal-safe calls.
 
-void say(std::string_view text) {
+void write_raw(std::string_view text) {
     while (!text.empty()) {
         auto const written = ::write(STDERR_FILENO, text.data(), text.size());
         if (written <= 0) return;
@@ -52,8 +52,9 @@ extern "C" void note_signal(int number) {
     if (number == SIGINT || number == SIGTERM) {
         std::signal(number, SIG_DFL);
         if (is_first && holds_tongue == 0) {
-            if (on_terminal != 0) say("\n");
-            say("stops after this step and saves the model; the same signal again stops at once and saves nothing\n");
+            if (on_terminal != 0) write_raw("\n");
+            write_raw(
+                "stops after this step and saves the model; the same signal again stops at once and saves nothing\n");
         }
     }
     errno = before;
@@ -98,10 +99,11 @@ extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
     bool const of_file = any_line("/proc/self/maps", [&](std::string_view line) {
         auto const path = std::min(line.find('/'), line.size());
         if (!covers(line, address) || path == line.size()) return false;
-        say(program_name);
-        say(": ");
-        for (char const& c : line.substr(path)) say(c > 0x20 && c < 0x7f ? std::string_view(&c, 1) : "?");
-        say(": can no longer be read: the file was shortened while it was in use, or its disk fails; put it back and "
+        write_raw(program_name);
+        write_raw(": ");
+        for (char const& c : line.substr(path)) write_raw(c > 0x20 && c < 0x7f ? std::string_view(&c, 1) : "?");
+        write_raw(
+            ": can no longer be read: the file was shortened while it was in use, or its disk fails; put it back and "
             "give the same command again\n");
         return true;
     });
@@ -144,22 +146,22 @@ int run_program(char const* name, std::function<int()> const& body) {
         return body();
     } catch (...) {
         auto const what = failure_now();
-        if (!what.text.empty()) tell_lines(sentence(name, ": ", what.text));
+        if (!what.text.empty()) log_lines(sentence(name, ": ", what.text));
         return what.status;
     }
 }
 
-void hold_tongue(bool on) {
+void mute(bool on) {
     holds_tongue = on ? 1 : 0;
 }
 
-void tell(std::string_view sentence) {
+void log_line(std::string_view sentence) {
     if (holds_tongue != 0) return;
     std::fprintf(stderr, "%s\n", printable_line(sentence).c_str());
 }
 
-void tell_lines(std::string_view text) {
-    for (auto const& line : lines_of(text)) tell(line);
+void log_lines(std::string_view text) {
+    for (auto const& line : lines_of(text)) log_line(line);
 }
 
 std::vector<std::string> lines_of(std::string_view text) {

@@ -25,13 +25,13 @@ struct failure {
 failure failure_now();
 
 // Mutes tell(), or ends muting: of several ranks only one reports.
-void hold_tongue(bool on);
+void mute(bool on);
 
 // Prints a message on standard error as one printable_line(), whatever paths and values it contains. All messages of
 // the programs use this function or are numbers.
-void tell(std::string_view sentence);
+void log_line(std::string_view sentence);
 // Calls tell() for each line of a text, such as a table whose cells are already printable.
-void tell_lines(std::string_view text);
+void log_lines(std::string_view text);
 // The lines of a text, without newlines.
 std::vector<std::string> lines_of(std::string_view text);
 

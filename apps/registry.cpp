@@ -153,11 +153,11 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
         std::string missing;
         bool const there = as_first_rank([&] {  // all ranks take the same device
             missing = gpu == work.end() ? name + " is not compiled for cuda" + held
-                                        : gpu->second.obstacle(device.number_here());
+                                        : gpu->second.unavailable_reason(device.number_here());
             return missing.empty();
         });
         chosen = (there ? "cuda" : "cpu") + held;
-        tell("--device auto uses " + chosen + (there ? "" : ": " + missing));
+        log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
     }
     auto const found = work.find(chosen);
     if (found == work.end()) {
@@ -168,7 +168,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
                         " is compiled for " + compiled + ", not for " + chosen +
                         ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
-    auto const why = is_auto && is_first_rank() ? "" : found->second.obstacle(device.number_here());
+    auto const why = is_auto && is_first_rank() ? "" : found->second.unavailable_reason(device.number_here());
     if (!why.empty())
         throw error(errc::device, "--device " + device.text() + ": " + why + "; leave --device out to use the cpu");
     return found->second;
@@ -188,9 +188,9 @@ stored_model opened_model(std::string const& directory) {
     auto model = read_model_description(directory);
     for (auto const* each = &model; each != nullptr; each = each->autoencoder.get())
         if (auto const& unread = each->weights->unread(); !unread.empty())
-            tell(each->directory + ": reads the weights from " +
-                 std::filesystem::path(each->weights->path()).filename().string() + "; " + joined(unread, " and ") +
-                 (unread.size() == 1 ? " is" : " are") + " not read");
+            log_line(each->directory + ": reads the weights from " +
+                     std::filesystem::path(each->weights->path()).filename().string() + "; " + joined(unread, " and ") +
+                     (unread.size() == 1 ? " is" : " are") + " not read");
     return model;
 }
 

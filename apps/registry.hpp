@@ -37,7 +37,7 @@ struct compiled_work {
     std::function<double()> muon_of_autoencoder = {};
     std::function<double()> muon_of_model = {};
     // Why this machine, with the GPU of that number, cannot run it; empty if it can.
-    std::function<std::string(int)> obstacle = {};
+    std::function<std::string(int)> unavailable_reason = {};
 };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if

@@ -3,7 +3,7 @@
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "run/alike.hpp"
+#include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "run/text_run.hpp"
 #include "text/text_data.hpp"
@@ -42,9 +42,9 @@ private:
 int main(int argc, char** argv) {
     return run_program("train", [&] {
         return run_on_ranks("train", [&] {
-            auto const command =
-                read_alike([&] { return read_train(argc, argv); },
-                           [](auto const& any) { return std::visit([](auto const& o) { return o.alike; }, any); });
+            auto const command = read_on_all_ranks(
+                [&] { return read_train(argc, argv); },
+                [](auto const& any) { return std::visit([](auto const& o) { return o.rank_settings; }, any); });
             return command ? std::visit(perform{}, *command) : 0;
         });
     });

@@ -74,7 +74,7 @@ std::vector<measured> measure(calm::context<>& ctx, Model const& model, options 
 template <calm::model_configuration auto C>
 void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
     using narrow = calm::calm_model<C, calm::bf16_weights>;
-    calm::resident<narrow> lm(C.autoencoder.vocab_size, calm::held_for::use);
+    calm::owned_model<narrow> lm(C.autoencoder.vocab_size, calm::model_mode::inference);
     calm::copy_parameters(ctx, calm::parameters_of(lm.model), calm::parameters_of(model));
     calm::copy_parameters(ctx, calm::frozen_parameters_of(lm.model), calm::frozen_parameters_of(model));
     index_t const room = 2 + o.repeats * most_patches;
@@ -105,7 +105,7 @@ void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const
 template <calm::model_configuration auto C> void run(options const& o, char const* name) {
     if (std::find(o.configurations.begin(), o.configurations.end(), name) == o.configurations.end()) return;
     calm::context<> ctx(1, o.threads);
-    calm::resident<calm::calm_model<C>> lm(C.autoencoder.vocab_size, calm::held_for::use);
+    calm::owned_model<calm::calm_model<C>> lm(C.autoencoder.vocab_size, calm::model_mode::inference);
     calm::initialise(ctx, lm.model.ae_model);
     calm::initialise(ctx, lm.model);
     bench::fill_zeros(ctx, lm.model);

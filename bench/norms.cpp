@@ -66,8 +66,8 @@ void add_layer_norm_trees(int threads, index_t rows) {
     add_norm<layer_norm>("layer_norm/forward/tree", threads, rows, 2,
                          [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type&) {
                              evaluate(ctx, s.y,
-                                      (x - kept(s.mean, row_mean(x))) *
-                                              kept(s.r, 1.0 / sqrt(row_mean_square(x - column(s.mean)) + 1e-6)) *
+                                      (x - tee(s.mean, mean_axis1(x))) *
+                                              tee(s.r, 1.0 / sqrt(mean_square_axis1(x - column(s.mean)) + 1e-6)) *
                                               layer.weight.read() +
                                           layer.bias.read());
                          });
@@ -80,14 +80,14 @@ void add_layer_norm_trees(int threads, index_t rows) {
                                                accumulate(layer.bias.read(), layer.bias.gradient()),
                                            dy);
                              evaluate(ctx, s.y,
-                                      (dy * w - row_mean(dy * w) - h() * row_mean(dy * w * h())) * column(s.r));
+                                      (dy * w - mean_axis1(dy * w) - h() * mean_axis1(dy * w * h())) * column(s.r));
                          });
     add_norm<layer_norm>("layer_norm/backward/differentiate", threads, rows, 3,
                          [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
                              auto const more = [&] { return accumulate(x, s.y); };
                              differentiate(ctx,
-                                           (wrt(x, s.y) - row_mean(more())) *
-                                                   (1.0 / sqrt(row_mean_square(more() - row_mean(more())) + 1e-6)) *
+                                           (wrt(x, s.y) - mean_axis1(more())) *
+                                                   (1.0 / sqrt(mean_square_axis1(more() - mean_axis1(more())) + 1e-6)) *
                                                    accumulate(layer.weight.read(), layer.weight.gradient()) +
                                                accumulate(layer.bias.read(), layer.bias.gradient()),
                                            dy);
@@ -102,12 +102,12 @@ void add_rms_norm_trees(int threads, index_t rows) {
                            auto const w = layer.weight.read();
                            auto const r = column(s.r);
                            differentiate(ctx, x * r * accumulate(w, layer.weight.gradient()), dy);
-                           evaluate(ctx, s.y, dy * w * r - x * (row_mean(dy * w * x) * r * r * r));
+                           evaluate(ctx, s.y, dy * w * r - x * (mean_axis1(dy * w * x) * r * r * r));
                        });
     add_norm<rms_norm>("rms_norm/backward/differentiate", threads, rows, 3,
                        [](auto& ctx, auto& layer, auto const& s, rows_type& x, rows_type& dy) {
                            differentiate(ctx,
-                                         wrt(x, s.y) * (1.0 / sqrt(row_mean_square(accumulate(x, s.y)) + 1e-6)) *
+                                         wrt(x, s.y) * (1.0 / sqrt(mean_square_axis1(accumulate(x, s.y)) + 1e-6)) *
                                              accumulate(layer.weight.read(), layer.weight.gradient()),
                                          dy);
                        });
@@ -147,7 +147,7 @@ void add_fused(int threads, index_t rows) {
                               add_and_norm(s.y.data() + at, y.data() + at, x.data() + at, w);
                       });
                   });
-    using bare = calm::bare_layer_norm<width>;
+    using bare = calm::layer_norm_no_affine<width>;
     add_norm<bare>("layer_norm_and_modulation/passes", threads, rows, 4,
                    [](auto& ctx, auto&, auto const& s, rows_type& x, rows_type& y) {
                        auto const mean = column(s.mean), r = column(s.r);

@@ -94,7 +94,7 @@ struct memory_of_step {
 
     // As counted by a training plan, after a dry run.
     [[nodiscard]] std::size_t planned(calm::context<> const& ctx, calm::arena<> const& moments) const {
-        return values.used() + gradients.used() + moments.used() + ctx.saved.peak() + ctx.scratch.peak();
+        return values.used() + gradients.used() + moments.used() + ctx.saved.peak() + ctx.workspace.peak();
     }
     [[nodiscard]] std::size_t grown() const {
         std::size_t const most = bench::memory_held().most;
@@ -108,10 +108,10 @@ measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& m
                      Losses const& loss_and_gradient) {
     calm::adamw optimizer(model, {.muon = o.muon ? 2.0 : 0.0});
     measured m;
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     loss_and_gradient();
     optimizer.step(ctx, 3e-4);
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     m.planned = memory.planned(ctx, optimizer.moments());
     std::vector<double> times;
     for (int i = 0; i < o.repeats + 2; ++i) {

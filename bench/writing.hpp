@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "calm/model/calm.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_next.hpp"
 
@@ -42,7 +42,7 @@ public:
         ctx_(ctx),
         model_(model),
         rule_(draws == 1 ? calm::sampler::unchanged() : calm::sampler::batch(calm::parse_temperature("1/2"), draws)),
-        session_(ctx, model, texts, prompt_patches + patches), aids_(ctx, model),
+        session_(ctx, model, texts, prompt_patches + patches), sampler_state_(ctx, model),
         tokens_(static_cast<std::size_t>(texts * Model::K)) {
         calm::random_sequence ids(calm::key{1, calm::stream::story, 0});
         std::vector<calm::token_id> prompt(static_cast<std::size_t>(prompt_patches * Model::K));
@@ -60,7 +60,7 @@ public:
         for (index_t const row : rows_)
             places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
         calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
-                          0, &aids_);
+                          0, &sampler_state_);
         session_.append(rows_, tokens_);
         ++written_;
     }
@@ -73,7 +73,7 @@ private:
     Model const& model_;
     calm::sampler rule_;
     calm::generation_session<Model, Backend> session_;
-    calm::sampling_aids<Backend> aids_;
+    calm::sampler_cache<Backend> sampler_state_;
     std::vector<calm::token_id> tokens_;
     std::vector<index_t> rows_;
     std::vector<calm::patch_place> places_;
@@ -85,7 +85,7 @@ template <class Model, class Backend> void fill_zeros(calm::context<Backend> con
     std::uint32_t number = 0;
     std::vector<float> room;
     for (auto const& p : calm::parameters_of(model)) {
-        auto const values = calm::on_host(ctx, p.value, room);
+        auto const values = calm::to_host(ctx, p.value, room);
         if (!std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; })) continue;
         calm::fill_normal(ctx, p.value, calm::key{1, calm::stream::initialise, ++number});
         calm::evaluate(ctx, p.value, p.value * 0.05F);

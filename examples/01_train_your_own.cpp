@@ -14,11 +14,11 @@ int main() {
     auto const documents = calm::stories(2000);  // or your own texts
     auto const words = calm::tokenizer::train(documents, 400);
     auto const text = calm::corpus_of(documents, words);
-    auto const tell = calm::every_steps(50, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
+    auto const log = calm::every_steps(50, [](auto const& now) { std::printf("loss %.3f\n", now.loss); });
     calm::context<> ctx(1);  // random seed
     auto ae = calm::make_autoencoder<mine>(ctx, words.vocabulary_size());
-    train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{10, 3e-3, 512}, tell);
+    train_autoencoder(ctx, ae.model, calm::text_blocks(text, 4, 4), calm::for_seconds{10, 3e-3, 512}, log);
     auto lm = calm::make_calm<mine>(ctx, ae.model);
-    train_calm(ctx, lm.model, calm::text_blocks(text, 4, 256), calm::for_seconds{10, 2e-3, 1024}, tell);
+    train_calm(ctx, lm.model, calm::text_blocks(text, 4, 256), calm::for_seconds{10, 2e-3, 1024}, log);
     std::puts(words.decode(generate(ctx, lm.model, words.encode("Mia was a"), words.specials(), {}).tokens).c_str());
 }

@@ -30,9 +30,9 @@ int main() {
     // and the gradients of both.
     calm::tensor<float, calm::extents<8>> gain, dgain;
     fill(ctx, gain.view(), 2.0F);
-    evaluate(ctx, y, exp(gate - row_max(gate)) / row_sum(exp(gate - row_max(gate))) * gain);
+    evaluate(ctx, y, exp(gate - max_axis1(gate)) / sum_axis1(exp(gate - max_axis1(gate))) * gain);
     std::printf("a row of it adds up to %.6f\n", y[8] + y[9] + y[10] + y[11] + y[12] + y[13] + y[14] + y[15]);
-    differentiate(ctx, exp(wrt(gate, dgate)) / row_sum(exp(accumulate(gate, dgate))) * wrt(gain, dgain), dy);
+    differentiate(ctx, exp(wrt(gate, dgate)) / sum_axis1(exp(accumulate(gate, dgate))) * wrt(gain, dgain), dy);
     std::printf("dgain adds up to %.3f, one for each row\n", sum(ctx, dgain));
 
     // Invalid shapes give a clear error: at compile time for static sizes, else at run time as here.

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <cstdio>
 
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/train/optimizer.hpp"
 
 using network =
-    calm::chain<calm::linear<1, 32>, calm::silu_layer<32>,
-                calm::residual<calm::chain<calm::linear<32, 32>, calm::silu_layer<32>>>, calm::linear<32, 1>>;
+    calm::sequential<calm::linear<1, 32>, calm::silu_layer<32>,
+                     calm::residual<calm::sequential<calm::linear<32, 32>, calm::silu_layer<32>>>, calm::linear<32, 1>>;
 
 int main() {
     calm::context<> ctx(1);

@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "calm/eigen.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/nn/sequential.hpp"
 
 // y = x + sigmoid(gate(x)) * up(x)
 template <calm::index_t D, class Space = calm::space<>> struct gated {
@@ -16,20 +16,20 @@ template <calm::index_t D, class Space = calm::space<>> struct gated {
 
     projection gate, up;
 
-    struct saved {
-        typename projection::saved gate, up;
+    struct saved_activations {
+        typename projection::saved_activations gate, up;
         calm::matrix_view<T, D> y;  // (R, D), the result
     };
-    saved forward(calm::context<>& ctx, calm::matrix_view<T const, D> const& x) const {
-        saved const s{gate.forward(ctx, x), up.forward(ctx, x), ctx.saved.take<T>(x.extents())};
+    saved_activations forward(calm::context<>& ctx, calm::matrix_view<T const, D> const& x) const {
+        saved_activations const s{gate.forward(ctx, x), up.forward(ctx, x), ctx.saved.take<T>(x.extents())};
         evaluate(ctx, s.y, x + sigmoid(s.gate.y) * s.up.y);
         return s;
     }
     // Overwrites dx and accumulates the parameters' gradients.
-    void backward(calm::context<>& ctx, saved const& s, calm::matrix_view<T const, D> const& dy,
+    void backward(calm::context<>& ctx, saved_activations const& s, calm::matrix_view<T const, D> const& dy,
                   calm::matrix_view<T, D> const& dx) {
-        calm::arena_scope const scope(ctx.scratch);
-        auto const dgate = ctx.scratch.take<T>(dy.extents()), dup = ctx.scratch.take<T>(dy.extents());
+        calm::arena_scope const scope(ctx.workspace);
+        auto const dgate = ctx.workspace.take<T>(dy.extents()), dup = ctx.workspace.take<T>(dy.extents());
         differentiate(ctx, sigmoid(wrt(s.gate.y, dgate)) * wrt(s.up.y, dup), dy);
         gate.backward(ctx, s.gate, dgate, dx);
         up.backward(ctx, s.up, dup, dgate);
@@ -46,7 +46,7 @@ int main() {
     calm::context<> ctx(1);
     calm::arena<> values("values"), gradients("gradients");
     using complex = calm::space<calm::cpu, number>;
-    calm::chain<calm::linear<3, 4, calm::with_bias::yes, complex>, gated<4, complex>> net;
+    calm::sequential<calm::linear<3, 4, calm::with_bias::yes, complex>, gated<4, complex>> net;
     allocate(net, values, &gradients);
     for (auto const& p : parameters_of(net))
         for (calm::index_t i = 0; i < p.value.size(); ++i)

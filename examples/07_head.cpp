@@ -21,7 +21,7 @@ struct guess {
     };
     template <calm::model_configuration auto C, class Space> using layer = guessing_head<C, Space>;
 
-    [[nodiscard]] constexpr calm::head_flops flops(calm::head_surroundings const& at) const {
+    [[nodiscard]] constexpr calm::head_flops flops(calm::head_dimensions const& at) const {
         double const all = calm::flops::product(1, at.D, inner_size) + calm::flops::product(1, inner_size, at.L);
         return {.shared = all, .trained = 0, .drawn = 0};
     }
@@ -38,18 +38,18 @@ template <calm::model_configuration auto C, class Space> struct guessing_head {
     template <calm::index_t Width> using rows_of = calm::matrix_view<T const, Width, Backend>;  // (R, Width)
     template <calm::index_t In, calm::index_t Out> using linear = calm::linear<In, Out, calm::with_bias::yes, Space>;
 
-    calm::chain<linear<D, H>, calm::silu_layer<H, Space>, linear<H, L>> network;
+    calm::sequential<linear<D, H>, calm::silu_layer<H, Space>, linear<H, L>> network;
 
     // Adds the sum of |guess - mean|^2 over R positions to `total`. Unless dhidden is null, also backpropagates scale
     // times that sum.
     void loss_and_gradient(calm::context<Backend>& ctx, calm::total_view<Backend> const& total,
                            rows_of<D> const& hidden, rows_of<L> const& mean, rows_of<L> const&,
-                           calm::matrix_view<T, D, Backend> const& dhidden, guess::objective, calm::draw_number,
+                           calm::matrix_view<T, D, Backend> const& dhidden, guess::objective, calm::rng_counter,
                            double scale) {
-        calm::arena_scope const saved(ctx.saved), scratch(ctx.scratch);
+        calm::arena_scope const saved(ctx.saved), workspace(ctx.workspace);
         auto const g = network.forward(ctx, hidden);
         if (dhidden.data() != nullptr) {
-            auto const dg = ctx.scratch.template take<T>(g.y.extents());
+            auto const dg = ctx.workspace.template take<T>(g.y.extents());
             differentiate_sum(ctx, square(wrt(g.y, dg) - mean), scale);
             network.backward(ctx, g, dg, dhidden);
         }
@@ -57,7 +57,7 @@ template <calm::model_configuration auto C, class Space> struct guessing_head {
     }
     // z (R N, L): N samples for each of R positions. places[r] has the RNG key and counter of position r.
     void sample(calm::context<Backend>& ctx, calm::matrix_view<T, L, Backend> const& z, rows_of<D> const& hidden,
-                std::span<calm::noise_place const> places, double noise_scale = 1) const {
+                std::span<calm::row_rng const> places, double noise_scale = 1) const {
         calm::arena_scope const saved(ctx.saved);
         auto const y = network.forward(ctx, hidden).y;
         for (calm::index_t i = 0, N = z.extent(0) / y.extent(0); i < z.extent(0); ++i) {

@@ -46,13 +46,13 @@ constexpr index_t most_tokens = 1'000'000'000'000'000;  // to train on
 constexpr index_t most_kept = 100'000;                  // checkpoints
 constexpr index_t most_at_once = 65'536;                // texts
 
-void tell_of_folders_left_out(std::string const& spec, std::vector<std::string> const& folders) {
+void log_folders_left_out(std::string const& spec, std::vector<std::string> const& folders) {
     constexpr std::size_t most = 3;
     if (folders.empty()) return;
     std::vector<std::string> named(folders.begin(),
                                    folders.begin() + static_cast<std::ptrdiff_t>(std::min(most, folders.size())));
     if (folders.size() > most) named.push_back(sentence(folders.size() - most, " more"));
-    tell(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
+    log_line(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
 }
 
 void add_data(command& c, data_options& data) {
@@ -67,7 +67,7 @@ void add_data(command& c, data_options& data) {
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
             try {
-                tell_of_folders_left_out(spec, document_source::parse(spec).left_out());
+                log_folders_left_out(spec, document_source::parse(spec).left_out());
             } catch (error const& wrong) {
                 c.problem(std::string("--data ") + wrong.what());
             }
@@ -87,11 +87,11 @@ void add_mode(command& c, data_options& data) {
 }
 
 // Warns before the work starts that the exact rule may take minutes per text.
-void tell_price(sampler const& rule) {
+void log_price(sampler const& rule) {
     if (rule.rule != sampling_rule::exact || rule.most == 1) return;
-    tell(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.most,
-                  " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
-                  " at T = 1/n, noise takes one"));
+    log_line(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.most,
+                      " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
+                      " at T = 1/n, noise takes one"));
 }
 
 // Temperature, rule and maximal draws per patch of sampling. A check then requires that the rule suits every model in
@@ -118,7 +118,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
             if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
             else if (auto const sampling = sampler_of(rule, temperature, pool); c.is_right())
-                tell_price(sampling);
+                log_price(sampling);
         }
     });
 }
@@ -379,7 +379,7 @@ double most_of(number_field const& field) {
 }
 
 // Declares --head-OPTION for the fields of all heads, of their objectives or of their sampling.
-void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*of) {
+void add_head_numbers(command& c, head_numbers& head, field_values head_traits::*of) {
     for (auto const* const known : known_heads())
         for (auto const& number : known->*of) {
             auto const& field = number.field;
@@ -389,7 +389,7 @@ void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*
             for (auto const* const other : known_heads())
                 if (auto const* const theirs = (other->*of).find_option(field.option))
                     owners += (owners.empty() ? "for " : ", ") + std::string(other->name) +
-                              (of == &head_facts::sampling ? " (" + calm::text_of(*theirs) + ")" : "");
+                              (of == &head_traits::sampling ? " (" + calm::text_of(*theirs) + ")" : "");
             std::string const option = "--head-" + place->first, help = owners + ": " + std::string(field.what);
             if (number.whole)
                 c.number<std::optional<double>, index_t>(option, place->second, "N", help,
@@ -403,7 +403,7 @@ void add_head_numbers(command& c, head_numbers& head, field_values head_facts::*
 
 // Fields of the objectives. A check requires that the configuration's head has each given one.
 void add_objective(command& c, head_numbers& head, std::string const& configuration) {
-    add_head_numbers(c, head, &head_facts::objective);
+    add_head_numbers(c, head, &head_traits::objective);
     c.check([&] {
         if (configuration.empty()) return;
         auto const& named = configuration_named(configuration);
@@ -414,7 +414,7 @@ void add_objective(command& c, head_numbers& head, std::string const& configurat
 
 // Fields of sampling. A check requires that the head of at least one model has each given one.
 void add_sampling(command& c, head_numbers& head, std::function<std::vector<std::string>()> models) {
-    add_head_numbers(c, head, &head_facts::sampling);
+    add_head_numbers(c, head, &head_traits::sampling);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& [option, value] : head) {
             if (!value) continue;
@@ -608,7 +608,7 @@ void declare(command& c, text_options& o) {
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);
-    add_head_numbers(c, choices.head, &head_facts::objective);
+    add_head_numbers(c, choices.head, &head_traits::objective);
     c.check([&c, &choices] {
         if (choices.configuration.empty()) return;
         for (auto const& problem : choice_problems(configuration_named(choices.configuration), choices))
@@ -786,7 +786,7 @@ template <class Options> std::optional<Options> read_command(int argc, char cons
     command c(described<Options>::name, described<Options>::what);
     declare(c, o);
     if (!c.read(argc, argv)) return std::nullopt;
-    if constexpr (requires { o.alike; }) o.alike = c.settings();
+    if constexpr (requires { o.rank_settings; }) o.rank_settings = c.settings();
     if constexpr (requires { o.record; }) {
         o.record.options = c.resolved();
         o.record.words.assign(1, c.name());

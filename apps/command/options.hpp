@@ -29,7 +29,7 @@ struct tokenizer_options {
     data_options data;
     index_t vocabulary = 0;
     std::string out;
-    std::vector<setting> alike = {};  // must be equal on all ranks
+    std::vector<setting> rank_settings = {};  // must be equal on all ranks
 };
 
 // How a run was started, recorded in its directory.
@@ -47,7 +47,7 @@ struct execution_options {
     int threads = 0;
     index_t timeout = 120;  // seconds that a rank waits for another
     device_choice device;
-    std::vector<setting> alike = {};  // must be equal on all ranks
+    std::vector<setting> rank_settings = {};  // must be equal on all ranks
 };
 
 // Options of any training; each kind of model uses those that apply to it.

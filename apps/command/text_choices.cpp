@@ -38,7 +38,7 @@ bool is_head_option(std::string const& option) {
 std::optional<double> head_number(std::string const& option, std::string const& text) {
     constexpr double any = std::numeric_limits<double>::max();
     auto const value = number_within(text, -any, any);
-    auto const takes = [&](head_facts const* head) {
+    auto const takes = [&](head_traits const* head) {
         auto const* const number = head->objective.find_option(option);
         if (number == nullptr || (number->whole && std::trunc(*value) != *value)) return false;
         return field_value{number->field, *value}.is_allowed();

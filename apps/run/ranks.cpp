@@ -32,7 +32,7 @@ namespace calm::apps {
 
 namespace {
 
-collective* all_ranks = nullptr;
+process_group* all_ranks = nullptr;
 
 constexpr int most_ranks = 100'000;     // upper limit for any launcher
 constexpr int most_tcp_ranks = 10'000;  // each is connected to every other
@@ -86,9 +86,9 @@ int first_open_port() {
 }
 
 // The rendezvous of such ranks.
-tcp_place place_told() {
+tcp_endpoint endpoint_from_environment() {
     bool const slurm = !is_of_torchrun();
-    tcp_place here{};
+    tcp_endpoint here{};
     here.ranks = number_told_by(slurm ? "SLURM_STEP_NUM_TASKS" : "WORLD_SIZE", 2, most_tcp_ranks);
     here.rank = number_told_by(slurm ? "SLURM_PROCID" : "RANK", 0, here.ranks - 1);
     here.host_source = slurm && !is_told("MASTER_ADDR") && is_told("SLURM_LAUNCH_NODE_IPADDR")
@@ -124,8 +124,8 @@ tcp_place place_told() {
     here.insecure_source = "CALM_RANKS_INSECURE=1";
     here.build =
         sentence("calm ", version.major, ".", version.minor, ".", version.patch, ", ", instructions, ", ", __VERSION__);
-    here.tell = [rank = here.rank](std::string const& says) {
-        tell(rank == 0 ? says : "rank " + std::to_string(rank) + ": " + says);
+    here.log = [rank = here.rank](std::string const& says) {
+        log_line(rank == 0 ? says : "rank " + std::to_string(rank) + ": " + says);
     };
     return here;
 }
@@ -133,16 +133,16 @@ tcp_place place_told() {
 rank_among here{0, 1};  // among the ranks on this machine
 
 // Runs the body on one of several ranks, then waits for the others.
-int run_as(collective& self, std::function<int()> const& body) {
+int run_as(process_group& self, std::function<int()> const& body) {
     all_ranks = &self;
-    here = self.beside();
+    here = self.local_rank();
     self.asked_to_end = [] { return noted_signal() != 0; };
-    self.tell = [](std::string const& sentence) {
-        hold_tongue(false);
-        tell(all_ranks->is_first() ? sentence : "rank " + std::to_string(all_ranks->rank()) + ": " + sentence);
-        hold_tongue(!all_ranks->is_first());
+    self.log = [](std::string const& sentence) {
+        mute(false);
+        log_line(all_ranks->is_first() ? sentence : "rank " + std::to_string(all_ranks->rank()) + ": " + sentence);
+        mute(!all_ranks->is_first());
     };
-    hold_tongue(!self.is_first());
+    mute(!self.is_first());
     int const status = body();
     hurry_ranks(true);
     self.barrier();
@@ -150,10 +150,10 @@ int run_as(collective& self, std::function<int()> const& body) {
     return status;
 }
 // Reports a rank's failure.
-void tell_failure(std::string const& program, collective const& self, failure const& what) {
-    hold_tongue(false);
+void log_failure(std::string const& program, process_group const& self, failure const& what) {
+    mute(false);
     if (!what.text.empty())
-        tell_lines(
+        log_lines(
             sentence(program, ": ", self.is_first() ? "" : "rank " + std::to_string(self.rank()) + ": ", what.text));
 }
 
@@ -166,14 +166,14 @@ error error_of(failure const& what) {
 
 // A failing rank sends its error to the others, which exit with it. Rank 0 reports the error, or the failing rank does
 // if it knows that rank 0 cannot.
-int run_by_tcp(std::string const& program, tcp_place const& place, std::function<int()> const& body) {
+int run_by_tcp(std::string const& program, tcp_endpoint const& place, std::function<int()> const& body) {
     tcp_ranks self(place);
     try {
         return run_as(self, body);
     } catch (...) {
         auto const what = failure_now();
         self.fail(error_of(what));
-        if (self.is_first() || !self.is_known_at_first()) tell_failure(program, self, what);
+        if (self.is_first() || !self.is_known_at_first()) log_failure(program, self, what);
         all_ranks = nullptr;
         return what.status;
     }
@@ -188,7 +188,7 @@ int run_by_tcp(std::string const& program, tcp_place const& place, std::function
     if (!self.is_first())
         std::this_thread::sleep_for(
             std::chrono::milliseconds((self.is_first_lost() ? 3000 : 30'000) + 200 * std::min(self.rank(), 20)));
-    tell_failure(program, self, what);
+    log_failure(program, self, what);
     mpi_ranks::end_all(what.status);
 }
 
@@ -214,7 +214,7 @@ int run_by_mpi(std::string const& program, std::function<int()> const& body) {
 
 int run_on_ranks(std::string const& program, std::function<int()> const& body) {
     if (!is_launched()) {
-        if (is_of_torchrun() || is_of_srun()) return run_by_tcp(program, place_told(), body);
+        if (is_of_torchrun() || is_of_srun()) return run_by_tcp(program, endpoint_from_environment(), body);
         return body();
     }
 #ifdef CALM_HAS_MPI
@@ -241,7 +241,7 @@ bool has_mpi() {
 #endif
 }
 
-collective* ranks() {
+process_group* ranks() {
     return all_ranks;
 }
 
@@ -265,7 +265,7 @@ void meet_ranks() {
 }
 
 void hurry_ranks(bool on) {
-    if (all_ranks != nullptr) all_ranks->at_work = on;
+    if (all_ranks != nullptr) all_ranks->timeout_active = on;
 }
 
 bool as_first_rank(std::function<bool()> const& f) {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 
 namespace calm::apps {
 
@@ -18,7 +18,7 @@ void refuse_ranks();
 // Whether this program was compiled with MPI.
 bool has_mpi();
 // The process group of this rank, or null if there is only one process.
-collective* ranks();
+process_group* ranks();
 // Whether this is the only process or rank 0, which writes files and messages.
 bool is_first_rank();
 // Runs f on rank 0, as if it were alone; all ranks return its status.

@@ -7,7 +7,7 @@
 
 namespace calm::apps {
 
-// As tcp_place stores it.
+// As tcp_endpoint stores it.
 struct ranks_trust {
     std::string secret;
     tcp_mac_function mac = nullptr;

@@ -99,10 +99,10 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     for (auto const& part : plan.parts)
         table += formatted("  %-18s %10s\n", part.name.c_str(), bytes_text(part.bytes).c_str());
     table += formatted("  %-18s %10s", "total", bytes_text(plan.total()).c_str());
-    say_lines(table);
+    print_lines(table);
     if (machine_peak > 0)
-        say(formatted("this machine multiplies and adds in registers at %.0f GFLOP/s with %s (100 %% of peak)",
-                      machine_peak / 1e9, instructions));
+        print_line(formatted("this machine multiplies and adds in registers at %.0f GFLOP/s with %s (100 %% of peak)",
+                             machine_peak / 1e9, instructions));
 }
 
 void run_report::step(progress const& now) {
@@ -115,8 +115,8 @@ void run_report::step(progress const& now) {
 void run_report::skipped(progress const& now, error const& why) {
     std::string_view const reason = why.what();
     log({{"step", now.step + 1}, {"skipped", now.skipped}, {"why", reason}});
-    say(formatted("skipped a step, number %lld of this run: ", static_cast<long long>(now.skipped)) +
-        std::string(reason));
+    print_line(formatted("skipped a step, number %lld of this run: ", static_cast<long long>(now.skipped)) +
+               std::string(reason));
 }
 
 void run_report::log_last() {
@@ -158,14 +158,14 @@ void run_report::clear_line() {
     width_ = 0;
 }
 
-void run_report::say(std::string_view sentence) {
+void run_report::print_line(std::string_view sentence) {
     clear_line();
-    tell(sentence);
+    log_line(sentence);
 }
 
-void run_report::say_lines(std::string_view text) {
+void run_report::print_lines(std::string_view text) {
     clear_line();
-    tell_lines(text);
+    log_lines(text);
 }
 
 void run_report::log_now() {
@@ -178,8 +178,8 @@ void run_report::finish() {
     if (terminal_ && width_ > 0) std::fputc('\n', stderr);
     width_ = 0;
     if (last_.skipped > 0)
-        say(formatted("%lld steps were skipped: their loss or gradients were not finite",
-                      static_cast<long long>(last_.skipped)));
+        print_line(formatted("%lld steps were skipped: their loss or gradients were not finite",
+                             static_cast<long long>(last_.skipped)));
 }
 
 }  // namespace calm::apps

@@ -29,8 +29,8 @@ public:
     // A skipped step.
     void skipped(progress const& now, error const& why);
     // Prints a message that stays on the screen, on one line whatever it contains, or the lines of a table.
-    void say(std::string_view sentence);
-    void say_lines(std::string_view text);
+    void print_line(std::string_view sentence);
+    void print_lines(std::string_view text);
     // Adds a line to metrics.jsonl, such as an evaluation.
     void log(std::initializer_list<metric> metrics) {
         if (log_) log_->write(metrics);

@@ -42,7 +42,7 @@ nlohmann::ordered_json calls_of(std::string const& path) {
     } catch (error const& wrong) {
         why = wrong.what();
     }
-    tell(path + ": earlier calls are lost: " + why);
+    log_line(path + ": earlier calls are lost: " + why);
     return nlohmann::ordered_json::array();
 }
 
@@ -89,7 +89,7 @@ void write_record(std::string const& directory, run_record const& record, index_
     auto const text = [&] { return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; };
     auto written = text();
     if (written.size() > longest_json) {
-        tell(path + ": is too long; only the newer half of its calls is kept");
+        log_line(path + ": is too long; only the newer half of its calls is kept");
         for (; written.size() > longest_json; written = text())
             calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>((calls.size() + 1) / 2));
     }
@@ -100,8 +100,8 @@ void write_record(std::string const& directory, run_record const& record, index_
         return;
     }
     std::filesystem::remove(options);
-    tell(options + ": is not written, because options of more than 1 MB cannot be read again; name many files by a "
-                   "folder or a quoted pattern");
+    log_line(options + ": is not written, because options of more than 1 MB cannot be read again; name many files by a "
+                       "folder or a quoted pattern");
 }
 
 std::vector<std::string> recorded(std::vector<std::string> const& words) {

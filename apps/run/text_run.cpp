@@ -11,7 +11,7 @@
 #include "calm/text/build_corpus.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "run/alike.hpp"
+#include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "run/report.hpp"
 #include "run/run_record.hpp"
@@ -110,7 +110,7 @@ recipe_record given_beside(text_options const& o, text_choices const& given, tex
     bool const renamed = *was != data;
     now.push_back({"text", renamed ? fingerprint_of(extent_of(o.data)) : *text});
     if (renamed && same_text(before.given, now))
-        tell("--data " + data + " is the same text as before, which was " + *was);
+        log_line("--data " + data + " is the same text as before, which was " + *was);
     return now;
 }
 
@@ -219,7 +219,7 @@ std::string table_of(text_options const& o, text_record const& record) {
 
 // Prints the plan and the stages known so far: planning an autoencoder needs the tokenizer, and planning a language
 // model needs the autoencoder.
-int tell_plan(text_options const& o, intention const& what) {
+int log_plan(text_options const& o, intention const& what) {
     auto const& record = what.record;
     text_output().put(table_of(o, record));
     if (what.starts_over) return 0;
@@ -231,12 +231,13 @@ int tell_plan(text_options const& o, intention const& what) {
     return 0;
 }
 
-void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
+void log_how_to_resume(text_options const& o, text_choices const& plan) {
     auto const& one = configuration_named(plan.configuration);
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
-    tell("to generate: " + command_to_go_on({"generate", "--model", model, "--prompt",
-                                             is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
+    log_line("to generate: " +
+             command_to_go_on({"generate", "--model", model, "--prompt",
+                               is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
     std::vector<std::string> measure{"evaluate", "--model", model, "--data"};
     measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
     bool const held = !plan.holdout.empty();
@@ -244,10 +245,10 @@ void tell_how_to_go_on(text_options const& o, text_choices const& plan) {
     bool const own = std::any_of(o.data.sources.begin(), o.data.sources.end(),
                                  [](auto const& spec) { return document_source::parse(spec).is_generated(); });
     if (held || own)
-        tell("to evaluate: " + command_to_go_on(measure));
+        log_line("to evaluate: " + command_to_go_on(measure));
     else
-        tell("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
-    tell("to plot:     " + command_to_go_on({"plot", model}));
+        log_line("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
+    log_line("to plot:     " + command_to_go_on({"plot", model}));
 }
 
 // Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists
@@ -259,8 +260,8 @@ void prepare(text_options const& o, intention const& what) {
     }
     if (what.is_new) write_text_record(o.out, what.record);
     write_record(o.out, o.record, 0);
-    tell(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
-    tell_lines(table_of(o, what.record));
+    log_line(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
+    log_lines(table_of(o, what.record));
 }
 
 // Whether a finished stage's model can be read; otherwise the stage restores it from a checkpoint.
@@ -270,7 +271,7 @@ bool holds_model(std::string const& directory) {
         static_cast<void>(read_model_description(directory));
         return true;
     } catch (error const& damage) {
-        tell(sentence(damage.what(), "; it is restored from the newest checkpoint"));
+        log_line(sentence(damage.what(), "; it is restored from the newest checkpoint"));
         return false;
     }
 }
@@ -306,10 +307,10 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
     for (auto& stage : stages) {
         bool const done = std::find(record.done.begin(), record.done.end(), stage.name) != record.done.end();
         if (as_first_rank([&] { return done && holds_model(stage.options.out); })) {
-            tell("the " + std::string(stage.name) + " is trained");
+            log_line("the " + std::string(stage.name) + " is trained");
             continue;
         }
-        tell("the " + std::string(stage.name) + ":");
+        log_line("the " + std::string(stage.name) + ":");
         // A model of an abandoned run may still exist.
         stage.options.fresh = !as_first_rank([&] { return has_checkpoint(stage.options.out); });
         if (int const code = stage.train(stage.options); code != 0) return code;
@@ -325,7 +326,7 @@ void remove_autoencoder_of_before(text_options const& o) {
     auto const path = in(o, autoencoder_stage);
     if (!run_directory::holds_run(path)) return;
     std::filesystem::remove_all(path);
-    tell("removed " + path + ", of the earlier run: this model has no autoencoder");
+    log_line("removed " + path + ", of the earlier run: this model has no autoencoder");
 }
 
 }  // namespace
@@ -342,7 +343,7 @@ int train_text(text_options const& o) {
     auto const before = o.fresh ? std::nullopt : read_text_record(o.out);
     intention what;
     if (is_first_rank()) what = intended(o, given, before);
-    if (o.dry_run) return tell_plan(o, what);
+    if (o.dry_run) return log_plan(o, what);
     // Selects the device, so it can fail before anything is written.
     auto stages = is_first_rank() ? stages_of(o, what.record) : std::vector<stage>();
 
@@ -362,9 +363,9 @@ int train_text(text_options const& o) {
     }
     if (int const code = trained(o, what.record, stages); code != 0) return code;
     if (is_first_rank() && stages.front().name != autoencoder_stage) remove_autoencoder_of_before(o);
-    tell("the model is in " + in(o, model_stage) +
-         "; to train it longer, give --override and more --minutes or --steps");
-    tell_how_to_go_on(o, choices_in(o, what.record.plan));
+    log_line("the model is in " + in(o, model_stage) +
+             "; to train it longer, give --override and more --minutes or --steps");
+    log_how_to_resume(o, choices_in(o, what.record.plan));
     return 0;
 }
 

@@ -13,8 +13,8 @@
 #include "calm/text/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
-#include "run/alike.hpp"
 #include "run/gnuplot.hpp"
+#include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
@@ -86,11 +86,11 @@ std::string fingerprint_of(stored_model const& model) {
 }
 
 // Reports if the same text has another name.
-void tell_of_another_name(recipe_record const& was, recipe_record const& now) {
+void log_renamed(recipe_record const& was, recipe_record const& now) {
     auto const* const before = calm::value_of(was, "data");
     auto const* const data = calm::value_of(now, "data");
     if (before == nullptr || data == nullptr || *before == *data || !same_text(was, now)) return;
-    tell("--data " + printable_line(*data) + " is the same text as before, which was " + printable_line(*before));
+    log_line("--data " + printable_line(*data) + " is the same text as before, which was " + printable_line(*before));
 }
 
 std::string for_shell(std::string const& word) {
@@ -192,8 +192,9 @@ void training_run::find() {
     if (!run_directory::holds_run(options.out) && run_directory::can_hold(options.out)) return;
     directory_.emplace(options.out);
     if (options.fresh) return;
-    from_ = directory_->newest(
-        [](std::string const& damage) { tell("a checkpoint is damaged, so the one before it is used: " + damage); });
+    from_ = directory_->newest([](std::string const& damage) {
+        log_line("a checkpoint is damaged, so the one before it is used: " + damage);
+    });
     best_ = directory_->best_score(from_ ? from_->record.state.step : 0);
     if (!from_ && is_there(directory_->path(weights_file)))
         throw error(errc::storage, options.out, "",
@@ -265,7 +266,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
                         "another run was started here meanwhile; give the same command again");
         made_ = true;
     }
-    if (from_) tell_of_another_name(from_->record.recipe, settings_);
+    if (from_) log_renamed(from_->record.recipe, settings_);
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh) directory_->clear(files_beside());
     std::uint64_t const logged = from_ ? from_->record.log_bytes : 0;
@@ -274,14 +275,14 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
         kept_ = state.step;
-        finished = share_done(recipe, state.step, state.seconds) >= 1;
+        finished = progress_fraction(recipe, state.step, state.seconds) >= 1;
         // The log contains the final evaluation; if it is missing, the end is repeated.
         std::error_code absent;
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
         if (finished)
-            tell(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
-                          duration_text(state.seconds),
-                          options_.is_stage ? "" : ". To train longer, give a larger --steps or --minutes"));
+            log_line(sentence("the run in ", options_.out, " is finished: ", state.step, " steps in ",
+                              duration_text(state.seconds),
+                              options_.is_stage ? "" : ". To train longer, give a larger --steps or --minutes"));
         if (finished && !absent && (bytes > logged || !holds_out)) return false;
     }
     report_.emplace(directory_->path(), logged);
@@ -290,10 +291,10 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
                                                     {"accumulation", std::to_string(recipe.accumulation)}});
     write_record(directory_->path(), record, steps_);
     if (from_ && !finished)
-        report_->say(sentence("resumes after step ", steps_, " of the run in ", options_.out));
+        report_->print_line(sentence("resumes after step ", steps_, " of the run in ", options_.out));
     else if (!from_ && continued && !options_.fresh)
-        report_->say("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
-    if (!changes_.empty()) report_->say_lines("with other settings from here on:\n" + to_table(changes_));
+        report_->print_line("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
+    if (!changes_.empty()) report_->print_lines("with other settings from here on:\n" + to_table(changes_));
     return true;
 }
 
@@ -338,7 +339,7 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
     calls.checkpoint = [this, &blocks, recipe, write = std::move(write)](training_state const& state,
                                                                          state_after when) {
         // After the last step of a finished run, only the final evaluation follows in the log.
-        if (when == state_after::end && share_done(recipe, state.step, state.seconds) >= 1) report_->log_now();
+        if (when == state_after::end && progress_fraction(recipe, state.step, state.seconds) >= 1) report_->log_now();
         bool const better = score_ && (!best_ || *score_ > *best_);
         if (better) best_ = score_;
         if (better || when != state_after::evaluation) keep(state, blocks, write);
@@ -363,25 +364,25 @@ void training_run::train(std::function<void()> const& loop) {
     report_->finish();
 }
 
-bool training_run::tells_end() const {
+bool training_run::logs_end() const {
     return holds_out_ && noted_signal_of_ranks() == 0;
 }
 
 int training_run::end(std::string_view remark) {
     int const signal = noted_signal();
-    if (!remark.empty()) report_->say(remark);
-    report_->say((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
+    if (!remark.empty()) report_->print_line(remark);
+    report_->print_line((signal != 0 ? "stopped by a signal; wrote " : "wrote ") + options_.out);
     if (signal == 0 && steps_ < planned_)
-        report_->say("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +
-                     " steps; the same command with a larger --minutes resumes it");
+        report_->print_line("the time was up after " + grouped(steps_) + " of " + grouped(planned_) +
+                            " steps; the same command with a larger --minutes resumes it");
     if (auto const* const all = ranks(); all != nullptr && steps_ > begun_at_)
-        report_->say(sentence(all->ranks(), " ranks; rank 0 sent ",
-                              bytes_text(all->bytes_sent() / static_cast<std::uint64_t>(steps_ - begun_at_)),
-                              " per step"));
-    if (options_.plot && steps_ > 0 && is_first_rank()) report_->say(plot_training(options_.out).sentence);
+        report_->print_line(sentence(all->ranks(), " ranks; rank 0 sent ",
+                                     bytes_text(all->bytes_sent() / static_cast<std::uint64_t>(steps_ - begun_at_)),
+                                     " per step"));
+    if (options_.plot && steps_ > 0 && is_first_rank()) report_->print_line(plot_training(options_.out).sentence);
     if (signal == 0) return 0;
-    report_->say(options_.record.words.empty() ? "the same command resumes it"
-                                               : "to resume: " + command_to_go_on(options_.record.words));
+    report_->print_line(options_.record.words.empty() ? "the same command resumes it"
+                                                      : "to resume: " + command_to_go_on(options_.record.words));
     return 128 + signal;
 }
 
@@ -408,7 +409,7 @@ double loss_of(evaluation const& e) {
     return e.head_loss ? *e.head_loss : *e.cross_entropy;
 }
 
-void log(run_report& report, evaluation const& e, index_t steps, std::optional<scores_beside::scores> const& beside) {
+void log(run_report& report, evaluation const& e, index_t steps, std::optional<baseline_scores::scores> const& beside) {
     auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
     report.log({{"step", steps},
                 {"brier", list(*e.brier)},
@@ -425,71 +426,74 @@ void log(run_report& report, evaluation const& e, index_t steps, std::optional<s
                 {"beside_brier_lm", beside ? beside->brier_lm : progress::none}});
 }
 
-std::optional<scores_beside::scores> beside_at(learning_levels const& levels, double seconds) {
+std::optional<baseline_scores::scores> baseline_at(learning_levels const& levels, double seconds) {
     return levels.beside ? levels.beside->at(seconds) : std::nullopt;
 }
 
 }  // namespace
 
-double told(run_report& report, autoencoder_evaluation const& e, index_t steps) {
+double report_evaluation(run_report& report, autoencoder_evaluation const& e, index_t steps) {
     log(report, e, steps);
-    report.say(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%",
-                         static_cast<long long>(steps), 100 * e.token_accuracy, 100 * e.token_accuracy_posterior));
+    report.print_line(formatted("step %lld  held-out tokens right %.3f %%, with posterior noise %.3f %%",
+                                static_cast<long long>(steps), 100 * e.token_accuracy,
+                                100 * e.token_accuracy_posterior));
     return score_of(e);
 }
 
 learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V) {
     return {.helps = what_helps(configuration_named(ours.configuration), V),
-            .beside = o.beside.empty() ? std::nullopt : std::optional(read_scores_beside(o.beside, ours))};
+            .beside = o.beside.empty() ? std::nullopt : std::optional(read_baseline_scores(o.beside, ours))};
 }
 
-double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
-            learning_levels const& levels) {
-    auto const beside = beside_at(levels, now.seconds);
+double report_evaluation(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
+                         learning_levels const& levels) {
+    auto const beside = baseline_at(levels, now.seconds);
     log(report, e, now.step + 1, beside);
     double const brier_1 = (*e.brier)[0];
     double const unigram = (*e.unigram_brier)[0];
     auto const why_0 = not_positive(*e.brier);
-    report.say(formatted("step %lld%s  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
-                         "BrierLM %.2f (bigram %.2f)",
-                         static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "", loss_of(e),
-                         brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
-               (why_0.empty() ? "" : ", 0 because " + why_0) +
-               (beside ? "; " + beside_text(*beside, brier_1, *e.brier_lm) : "") +
-               (e.bits_per_byte ? formatted("; %.4f bits per byte", *e.bits_per_byte) : ""));
+    report.print_line(formatted("step %lld%s  held-out loss %.4f, Brier-1 %.3f (unigram %.3f, bigram %.3f), "
+                                "BrierLM %.2f (bigram %.2f)",
+                                static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "",
+                                loss_of(e), brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
+                      (why_0.empty() ? "" : ", 0 because " + why_0) +
+                      (beside ? "; " + baseline_text(*beside, brier_1, *e.brier_lm) : "") +
+                      (e.bits_per_byte ? formatted("; %.4f bits per byte", *e.bits_per_byte) : ""));
     // Printed once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
-        report.say(no_context_sentence(brier_1, unigram, levels.helps));
+        report.print_line(no_context_sentence(brier_1, unigram, levels.helps));
     return score_of(e);
 }
 
-void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps) {
+void log_final(run_report& report, autoencoder_evaluation const& e, index_t steps) {
     log(report, e, steps);
     evaluation all;
     all.add(e);
-    report.say_lines(to_table(all));
+    report.print_lines(to_table(all));
 }
 
-void tell_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels) {
-    auto const beside = beside_at(levels, seconds);
+void log_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels) {
+    auto const beside = baseline_at(levels, seconds);
     log(report, e, steps, beside);
-    report.say_lines(to_table(e));
-    report.say(formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
-    if (beside) report.say(beside_text(*beside, (*e.brier)[0], *e.brier_lm));
+    report.print_lines(to_table(e));
+    report.print_line(
+        formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
+    if (beside) report.print_line(baseline_text(*beside, (*e.brier)[0], *e.brier_lm));
     if (e.optimal_brier_lm)
-        report.say(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
-                             *e.optimal_brier_lm));
+        report.print_line(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
+                                    *e.optimal_brier_lm));
 }
 
-void tell_of_patch_level(run_report& report, patch_level const& level) {
-    if (level.first_phase() > 0) report.say("patch level: " + patch_level_text(level));
+void log_patch_level(run_report& report, patch_level const& level) {
+    if (level.first_phase() > 0) report.print_line("patch level: " + patch_level_text(level));
 }
 
-void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e) {
+void log_autoencoder(run_report& report, autoencoder_evaluation const& e) {
     if (e.token_accuracy_posterior < 0.99)
-        report.say(formatted("the autoencoder restores %.2f %% of held-out tokens with its noise, which limits every "
-                             "model on it: stop, and train it until 99.9 %%",
-                             100 * e.token_accuracy_posterior));
+        report.print_line(
+            formatted("the autoencoder restores %.2f %% of held-out tokens with its noise, which limits every "
+                      "model on it: stop, and train it until 99.9 %%",
+                      100 * e.token_accuracy_posterior));
 }
 
 std::string another_holdout_sentence(stored_model const& model, data_options const& data) {
@@ -503,9 +507,9 @@ std::string another_holdout_sentence(stored_model const& model, data_options con
                     ", the text held out here contains text that it was trained on");
 }
 
-void tell_of_another_holdout(stored_model const& model, data_options const& data) {
+void log_another_holdout(stored_model const& model, data_options const& data) {
     auto const hint = another_holdout_sentence(model, data);
-    if (!hint.empty()) tell(hint);
+    if (!hint.empty()) log_line(hint);
 }
 
 void refuse_same_directory(train_options const& o) {

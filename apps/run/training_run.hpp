@@ -11,8 +11,8 @@
 #include "calm/train/session.hpp"
 #include "registry.hpp"
 #include "run/advice.hpp"
+#include "run/baseline_scores.hpp"
 #include "run/report.hpp"
-#include "run/scores_beside.hpp"
 #include "text/text_data.hpp"
 
 namespace calm::apps {
@@ -72,7 +72,7 @@ public:
     [[nodiscard]] bool changed(std::string const& option) const;
     [[nodiscard]] run_report& report() { return *report_; }
     // Whether to evaluate at the end: text is held out and no signal ended the run. Collective.
-    [[nodiscard]] bool tells_end() const;
+    [[nodiscard]] bool logs_end() const;
     // Of the whole run, including earlier calls.
     [[nodiscard]] index_t steps() const { return steps_; }
     [[nodiscard]] double seconds() const { return seconds_; }
@@ -122,10 +122,10 @@ private:
 
 // Baselines of a language model during training, besides the n-gram tables.
 struct learning_levels {
-    std::string helps;                    // advice if it learns no context
-    std::optional<scores_beside> beside;  // an autoregressive run
+    std::string helps;                      // advice if it learns no context
+    std::optional<baseline_scores> beside;  // an autoregressive run
 };
-// The baselines for a configuration on V tokens; reads the run that --beside names. Throws as read_scores_beside()
+// The baselines for a configuration on V tokens; reads the run that --beside names. Throws as read_baseline_scores()
 // does.
 learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V);
 
@@ -133,24 +133,24 @@ learning_levels levels_of(train_options const& o, calm_description const& ours, 
 // an autoencoder's negative loss, a language model's BrierLM.
 double score_of(autoencoder_evaluation const& e);
 double score_of(evaluation const& e);
-double told(run_report& report, autoencoder_evaluation const& e, index_t steps);
-double told(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
-            learning_levels const& levels);
+double report_evaluation(run_report& report, autoencoder_evaluation const& e, index_t steps);
+double report_evaluation(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
+                         learning_levels const& levels);
 // Reports an evaluation of the finished run as a table.
-void tell_final(run_report& report, autoencoder_evaluation const& e, index_t steps);
-void tell_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels);
+void log_final(run_report& report, autoencoder_evaluation const& e, index_t steps);
+void log_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels);
 
 // Warns that the autoencoder limits any language model, if it reconstructs less than 99 % of held-out tokens with
 // noise.
-void tell_of_autoencoder(run_report& report, autoencoder_evaluation const& e);
+void log_autoencoder(run_report& report, autoencoder_evaluation const& e);
 
 // A warning if a model held out other documents of the same sources, so that its training text may be scored; else "".
 // The second function prints it.
 std::string another_holdout_sentence(stored_model const& model, data_options const& data);
-void tell_of_another_holdout(stored_model const& model, data_options const& data);
+void log_another_holdout(stored_model const& model, data_options const& data);
 
 // Reports the phases of patch-level training.
-void tell_of_patch_level(run_report& report, patch_level const& level);
+void log_patch_level(run_report& report, patch_level const& level);
 
 // Throws errc::usage if --out is the directory of --autoencoder or --init, which are only read.
 void refuse_same_directory(train_options const& o);

@@ -20,9 +20,9 @@ int answer_batch(generate_options const& o, tokenizer const& words, index_t K, u
         in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens);
     if (count.lines == 0) in.fail_as_empty("expected lines {\"id\": ..., \"prompt\": \"...\"}");
     out.close();
-    tell(statistics(all, steady_seconds() - start, unit));
+    log_line(statistics(all, steady_seconds() - start, unit));
     if (count.bad == 0) return 0;
-    tell(sentence(count.bad, " of ", count.lines, " lines were bad: their answers have an \"error\""));
+    log_line(sentence(count.bad, " of ", count.lines, " lines were bad: their answers have an \"error\""));
     return static_cast<int>(errc::data);
 }
 

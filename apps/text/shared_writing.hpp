@@ -13,10 +13,10 @@ namespace calm::apps {
 // With several ranks only rank 0 runs it. Each call is split among all ranks by prompt number, and tokens are streamed
 // only for rank 0's part. The outer `write` generates the texts of this process; a text depends on its prompt and
 // number, not on the rank. Throws errc::distributed for messages beyond the limits.
-int on_all_ranks(message_limits const& most, write_and_tell const& write,
-                 std::function<int(write_and_tell const&)> const& program);
+int on_all_ranks(message_limits const& most, write_with_callback const& write,
+                 std::function<int(write_with_callback const&)> const& program);
 
 // The function without streaming of tokens.
-write_texts untold(write_and_tell const& write);
+write_texts untold(write_with_callback const& write);
 
 }  // namespace calm::apps

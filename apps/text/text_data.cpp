@@ -38,9 +38,9 @@ public:
     selected& operator=(selected const&) = delete;
     ~selected() {
         if (skipped_.count == 0 || is_quiet_) return;
-        tell(sentence(selection_.use == split::train ? "training" : "evaluation", ": ", skipped_.count,
-                      " malformed documents skipped, by cause:"));
-        for (auto const& cause : skipped_.causes) tell(sentence("  ", cause.count, ", the first: ", cause.first));
+        log_line(sentence(selection_.use == split::train ? "training" : "evaluation", ": ", skipped_.count,
+                          " malformed documents skipped, by cause:"));
+        for (auto const& cause : skipped_.causes) log_line(sentence("  ", cause.count, ", the first: ", cause.first));
     }
     operator document_selection const&() const { return selection_; }
 
@@ -73,7 +73,7 @@ std::optional<token_cache> cache_of(data_options const& data) {
     token_cache cache;
     cache.folder = data.cache;
     cache.makes = data.writes_cache;
-    cache.tell = [](std::string const& sentence) { tell(sentence); };
+    cache.log = [](std::string const& sentence) { log_line(sentence); };
     return cache;
 }
 
@@ -110,12 +110,12 @@ int train_tokenizer(tokenizer_options const& o) {
     selected const documents(o.data, split::train, seed);
     auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
     if (pieces.forgotten() > 0)
-        tell(sentence("the text has too many different pieces, so the rarest were not counted, ", pieces.forgotten(),
-                      " occurrences"));
+        log_line(sentence("the text has too many different pieces, so the rarest were not counted, ",
+                          pieces.forgotten(), " occurrences"));
     auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
     words.save(o.out);
-    tell(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
-                  words.fingerprint().substr(0, 16)));
+    log_line(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
+                      words.fingerprint().substr(0, 16)));
     return 0;
 }
 

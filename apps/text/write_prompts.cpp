@@ -18,7 +18,7 @@ constexpr std::size_t prompts_at_once = 256;
 // Generates and prints texts for prompts of which the first has index `first` among all, and adds them to `all`.
 // Returns the seconds of generation.
 double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
-                  tokenizer const& words, write_and_tell const& write, text_output& out, written& all) {
+                  tokenizer const& words, write_with_callback const& write, text_output& out, written& all) {
     bool const streaming = first == 0 && prompts.size() == 1;
     streamed_text stream(words);
     if (streaming) out.put(prompts[0]);
@@ -40,7 +40,7 @@ double write_some(std::span<std::string const> prompts, std::span<std::vector<to
 }  // namespace
 
 int write_prompts(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
-                  write_and_tell const& write, index_t positions) {
+                  write_with_callback const& write, index_t positions) {
     text_output out;
     prompt_reader reader(o);
     written all;
@@ -54,7 +54,7 @@ int write_prompts(generate_options const& o, tokenizer const& words, index_t K, 
         seconds += write_some(prompts, begun, first, words, write, out, all);
         first += prompts.size();
     }
-    tell(statistics(all, seconds, unit));
+    log_line(statistics(all, seconds, unit));
     return 0;
 }
 

@@ -43,20 +43,20 @@ struct field {
     char const* name;
     double value;
 };
-inline void say(char const* kind, std::string const& name, std::initializer_list<field> fields) {
+inline void print_record(char const* kind, std::string const& name, std::initializer_list<field> fields) {
     std::printf("{\"%s\": \"%s\"", kind, name.c_str());
     for (auto const& [key, value] : fields)
         std::isfinite(value) ? std::printf(", \"%s\": %.6g", key, value) : std::printf(", \"%s\": null", key);
     std::puts("}");
     std::fflush(stdout);
 }
-inline void say_row(std::string const& name, std::initializer_list<field> fields) {
-    say("row", name, fields);
+inline void print_row(std::string const& name, std::initializer_list<field> fields) {
+    print_record("row", name, fields);
 }
 
 // Reports the difference of two results that should agree. Throws errc::non_finite if it exceeds the bound or is NaN.
 inline void agree(std::string const& name, double difference, double bound) {
-    say("check", name, {{"difference", difference}, {"bound", bound}});
+    print_record("check", name, {{"difference", difference}, {"bound", bound}});
     calm::require(difference <= bound, calm::errc::non_finite, name, ": expected a difference of at most ", bound,
                   " to what it is compared with, found ", difference, "; nothing of it was timed");
 }

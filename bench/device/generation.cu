@@ -19,7 +19,7 @@ using namespace bench;
 
 template <calm::model_configuration auto C, class Space> struct writer {
     using model_type = calm::calm_model<C, Space>;
-    calm::resident<model_type> lm{C.autoencoder.vocab_size, calm::held_for::use};
+    calm::owned_model<model_type> lm{C.autoencoder.vocab_size, calm::model_mode::inference};
     explicit writer(calm::context<typename Space::backend> const& ctx) {
         if constexpr (calm::is_trainable<Space>) {
             initialise(ctx, lm.model.ae_model);
@@ -63,13 +63,13 @@ void time_texts(device_context& ctx, Model& model, std::string const& name, inde
     ctx.uses_graphs = true;
     for (int i = 0; i < 3; ++i) all.patch();  // until graphs are captured
     auto const seconds = time_of(ctx, [&] { all.patch(); });
-    say_row(name, {{"ms", seconds.median * 1e3},
-                   {"fastest", seconds.lowest * 1e3},
-                   {"slowest", seconds.highest * 1e3},
-                   {"ms_by_kernels", by_kernels.median * 1e3},
-                   {"tokens_per_s", static_cast<double>(texts * model.K) / seconds.median},
-                   {"bytes", static_cast<double>(bytes_of_a_patch(model))}});
-    if (profile && draws == 1) say_profile(ctx, name, [&] { all.patch(); });
+    print_row(name, {{"ms", seconds.median * 1e3},
+                     {"fastest", seconds.lowest * 1e3},
+                     {"slowest", seconds.highest * 1e3},
+                     {"ms_by_kernels", by_kernels.median * 1e3},
+                     {"tokens_per_s", static_cast<double>(texts * model.K) / seconds.median},
+                     {"bytes", static_cast<double>(bytes_of_a_patch(model))}});
+    if (profile && draws == 1) print_profile(ctx, name, [&] { all.patch(); });
 }
 
 // At T = 1 and, with `at_half`, at T = 1/2.

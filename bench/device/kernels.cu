@@ -67,10 +67,10 @@ void time_attention(device_context& ctx, std::string const& dtype) {
     calm::arena_scope const scope(ctx.saved);
     attention<device> const x{sized(4, 1), sized(2047, 20), 16, 64, ctx};
     double const forward = time_of(ctx, [&] { x.forward(); }).median;
-    say_row("attention, forward, " + dtype, {{"ms", forward * 1e3}, {"tflop_per_s", x.flops() / forward / 1e12}});
+    print_row("attention, forward, " + dtype, {{"ms", forward * 1e3}, {"tflop_per_s", x.flops() / forward / 1e12}});
     double const backward = time_of(ctx, [&] { x.backward(); }).median;
-    say_row("attention, backward, " + dtype,
-            {{"ms", backward * 1e3}, {"tflop_per_s", 2.5 * x.flops() / backward / 1e12}});
+    print_row("attention, backward, " + dtype,
+              {{"ms", backward * 1e3}, {"tflop_per_s", 2.5 * x.flops() / backward / 1e12}});
 }
 
 void time_attention(device_context& ctx) {
@@ -125,7 +125,7 @@ void time_energy(device_context& ctx) {
     energy<device> const x{sized(8188, 3), 8, 100, 128, ctx};
     fill_normal(ctx, x.x, calm::key{1});
     double const seconds = time_of(ctx, [&] { x.run(); }).median;
-    say_row("energy score with gradient", {{"ms", seconds * 1e3}, {"ps_a_distance", seconds / x.distances() * 1e12}});
+    print_row("energy score with gradient", {{"ms", seconds * 1e3}, {"ps_a_distance", seconds / x.distances() * 1e12}});
 }
 
 // ---- norms of rows with 1024 elements
@@ -164,14 +164,14 @@ void time_norm(device_context& ctx, std::string const& name, index_t count) {
     auto const x = n.drawn(ctx, count, 1), dy = n.drawn(ctx, count, 2), dx = n.drawn(ctx, count, 3);
     auto const s = n.layer.forward(ctx, x);
     double const array = 4 * number(count * n.D);
-    auto const say_time = [&](char const* what, double arrays, double seconds) {
-        say_row(name + ", " + what, {{"ms", seconds * 1e3}, {"gb_per_s", arrays * array / seconds / 1e9}});
+    auto const print_time = [&](char const* what, double arrays, double seconds) {
+        print_row(name + ", " + what, {{"ms", seconds * 1e3}, {"gb_per_s", arrays * array / seconds / 1e9}});
     };
-    say_time("forward", 2, time_of(ctx, [&] {
-                               calm::arena_scope const again(ctx.saved);
-                               n.layer.forward(ctx, x);
-                           }).median);
-    say_time("backward", 3, time_of(ctx, [&] { n.layer.backward(ctx, s, dy, dx); }).median);
+    print_time("forward", 2, time_of(ctx, [&] {
+                                 calm::arena_scope const again(ctx.saved);
+                                 n.layer.forward(ctx, x);
+                             }).median);
+    print_time("backward", 3, time_of(ctx, [&] { n.layer.backward(ctx, s, dy, dx); }).median);
 }
 
 // ---- AdamW on one matrix
@@ -205,8 +205,8 @@ void time_update(device_context& ctx) {
     update<D, device> x(ctx);
     double const seconds = time_of(ctx, [&] { x.run(); }).median;
     // The norm reads the gradients. The update reads and writes gradients, weights and both moment estimates.
-    say_row("AdamW with its norm, 67 M parameters",
-            {{"ms", seconds * 1e3}, {"gb_per_s", 36 * number(D * D) / seconds / 1e9}});
+    print_row("AdamW with its norm, 67 M parameters",
+              {{"ms", seconds * 1e3}, {"gb_per_s", 36 * number(D * D) / seconds / 1e9}});
 }
 
 }  // namespace

@@ -99,11 +99,11 @@ void shape(multiplying& by, std::string const& name, operands x) {
         auto const listed = by.ways.measure(in_bf16 ? x.bf16 : x.fp32, in_bf16);
         if (listed.ways > 0) x.check(full + ", tuned", in_bf16 ? bf16_bound : fp32_bound);
         double const tera = x.flops() / 1e12;
-        say("shape", full,
-            {{"library", tera / ours},
-             {"first", tera / listed.first},
-             {"tuned", tera / listed.best},
-             {"ways", static_cast<double>(listed.ways)}});
+        print_record("shape", full,
+                     {{"library", tera / ours},
+                      {"first", tera / listed.first},
+                      {"tuned", tera / listed.best},
+                      {"ways", static_cast<double>(listed.ways)}});
     }
 }
 
@@ -136,31 +136,31 @@ void ceilings(multiplying& by) {
         copy();
         agree("copy", difference_of(ctx, y.view(), x.view()), 0);
         double const moved = 8.0 * static_cast<double>(count);
-        say_row("copy, 1 GiB read and written", {{"gb_per_s", moved / time_of(ctx, copy).median / 1e9}});
+        print_row("copy, 1 GiB read and written", {{"gb_per_s", moved / time_of(ctx, copy).median / 1e9}});
 #ifdef __CUDACC__
         auto const by_driver = time_of(ctx, [&] {
             calm::detail::check_cuda(
                 cudaMemcpyAsync(y.data(), x.data(), 4 * count, cudaMemcpyDeviceToDevice, ctx.queue()), "copying");
         });
-        say_row("the same by cudaMemcpyAsync", {{"gb_per_s", moved / by_driver.median / 1e9}});
+        print_row("the same by cudaMemcpyAsync", {{"gb_per_s", moved / by_driver.median / 1e9}});
 #endif
     }
     auto const launches = time_of(ctx, [&] {
         for (int i = 0; i < 100; ++i) launch(ctx, 1, empty_kernel{});
     });
-    say_row("an empty kernel behind another", {{"microseconds", launches.median / 100 * 1e6}});
+    print_row("an empty kernel behind another", {{"microseconds", launches.median / 100 * 1e6}});
 
     index_t const side = sized(8192, 40);
     operands x(ctx, side, side, side, false, true);
     double const tera = x.flops() / 1e12;
     double const ours = time_library(by, "square, fp32", x, false);
-    say_row("product 8192 x 8192 x 8192, fp32, the library's", {{"tflop_per_s", tera / ours}});
+    print_row("product 8192 x 8192 x 8192, fp32, the library's", {{"tflop_per_s", tera / ours}});
     for (bool const in_bf16 : {false, true}) {
         std::string const type = in_bf16 ? "bf16" : "fp32";
         auto const listed = by.ways.measure(in_bf16 ? x.bf16 : x.fp32, in_bf16);
         if (listed.ways == 0) continue;
         x.check("square, " + type + ", tuned", in_bf16 ? bf16_bound : fp32_bound);
-        say_row("product 8192 x 8192 x 8192, " + type + ", tuned", {{"tflop_per_s", tera / listed.best}});
+        print_row("product 8192 x 8192 x 8192, " + type + ", tuned", {{"tflop_per_s", tera / listed.best}});
     }
 }
 
@@ -184,7 +184,7 @@ void few(multiplying& by) {
     };
     for (auto const& of : {table{1024, 1024}, table{2752, 1024}, table{1024, 2752}, table{1000, 1021}}) {
         index_t const n = of.n, k = of.k, size = n * k, count = sized((index_t{1} << 26) / size, 1);
-        constexpr index_t most = calm::detail::most_rows_by_warps;
+        constexpr index_t most = calm::detail::most_skinny_rows;
         calm::tensor<float, flat, device> x{flat(most * k)}, w{flat(count * size)}, got{flat(most * n)},
             want{flat(most * n)};
         calm::tensor<calm::bf16, flat, device> narrow{flat(count * size)};
@@ -216,11 +216,11 @@ void few(multiplying& by) {
             auto const each = [&](auto const& f) { return time_of(ctx, f).median / static_cast<double>(count); };
             double const seconds = each(ours), seconds_in_bf16 = each(in_bf16), of_library = each(library);
             auto const bytes = static_cast<double>(size * index_t{sizeof(float)});
-            say_row("few rows, " + name, {{"us", seconds * 1e6},
-                                          {"gb_per_s", bytes / seconds / 1e9},
-                                          {"us_bf16", seconds_in_bf16 * 1e6},
-                                          {"gb_per_s_bf16", bytes / 2 / seconds_in_bf16 / 1e9},
-                                          {"us_cublaslt", of_library * 1e6}});
+            print_row("few rows, " + name, {{"us", seconds * 1e6},
+                                            {"gb_per_s", bytes / seconds / 1e9},
+                                            {"us_bf16", seconds_in_bf16 * 1e6},
+                                            {"gb_per_s_bf16", bytes / 2 / seconds_in_bf16 / 1e9},
+                                            {"us_cublaslt", of_library * 1e6}});
         }
     }
 }

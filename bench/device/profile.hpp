@@ -12,7 +12,7 @@
 namespace bench {
 
 #ifdef __CUDACC__
-template <class F> void say_profile(device_context& ctx, std::string const& work, F const& f) {
+template <class F> void print_profile(device_context& ctx, std::string const& work, F const& f) {
     struct launched {
         std::string name;
         index_t size;
@@ -54,14 +54,14 @@ template <class F> void say_profile(device_context& ctx, std::string const& work
     for (auto const& [what, one] : kinds) sorted.emplace_back(one, what);
     std::ranges::sort(sorted, [](auto const& a, auto const& b) { return a.first.ms > b.first.ms; });
     for (auto const& [one, what] : sorted)
-        say("profile", work + ": " + std::get<0>(what),
-            {{"ms", one.ms},
-             {"times", static_cast<double>(one.times)},
-             {"size", static_cast<double>(std::get<1>(what))},
-             {"k", static_cast<double>(std::get<2>(what))}});
+        print_record("profile", work + ": " + std::get<0>(what),
+                     {{"ms", one.ms},
+                      {"times", static_cast<double>(one.times)},
+                      {"size", static_cast<double>(std::get<1>(what))},
+                      {"k", static_cast<double>(std::get<2>(what))}});
 }
 #else
-template <class F> void say_profile(device_context&, std::string const&, F const&) {}
+template <class F> void print_profile(device_context&, std::string const&, F const&) {}
 #endif
 
 }  // namespace bench

@@ -12,7 +12,7 @@
 #include "../random_tokens.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/graph.hpp"
 #include "calm/train/optimizer.hpp"
@@ -25,7 +25,7 @@ using namespace bench;
 
 // A language model with a batch; the work of a step except the update.
 template <calm::model_configuration auto C, class Backend> struct language_work {
-    calm::resident<calm::calm_model<C, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
+    calm::owned_model<calm::calm_model<C, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
     batch b;
     std::vector<calm::token_id> tokens = random_tokens(b.sequences * b.patches * lm.model.K, C.autoencoder.vocab_size);
 
@@ -49,7 +49,7 @@ template <calm::model_configuration auto C, class Backend> struct language_work 
 
 // The work of a step of the autoencoder, except the update.
 template <calm::model_configuration auto C, class Backend> struct autoencoder_work {
-    calm::resident<calm::autoencoder<C.autoencoder, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
+    calm::owned_model<calm::autoencoder<C.autoencoder, calm::space<Backend>>> lm{C.autoencoder.vocab_size};
     std::vector<calm::token_id> tokens;
 
     autoencoder_work(calm::context<Backend>& ctx, batch const& of_step) :
@@ -60,7 +60,7 @@ template <calm::model_configuration auto C, class Backend> struct autoencoder_wo
         return lm.model.prepare(ctx, tokens, calm::autoencoder_objective().dropout);
     }
     static auto new_losses(calm::context<Backend>& ctx) {
-        return ctx.scratch.template take<calm::autoencoder_losses>(calm::extents<1>());
+        return ctx.workspace.template take<calm::autoencoder_losses>(calm::extents<1>());
     }
     static calm::total_view<Backend> loss_of(auto const& losses) { return {&losses.data()->loss, calm::extents<1>()}; }
     void loss_and_gradient(calm::context<Backend>& ctx, auto const& losses, auto const& prepared) {
@@ -78,7 +78,7 @@ template <class Work, class Backend> struct training {
     calm::context<Backend>& ctx;
     Work work;
     calm::adamw<calm::space<Backend>> optimizer;
-    calm::repeated_work<Backend> backward;
+    calm::captured_graph<Backend> backward;
     calm::bf16_copies<Backend> copies;
 
     training(calm::context<Backend>& by, batch const& b, double muon = 0) :
@@ -88,7 +88,7 @@ template <class Work, class Backend> struct training {
     // Does not wait for the device.
     void step() {
         calm::arena_scope const saved(ctx.saved);
-        calm::arena_scope const scratch(ctx.scratch);
+        calm::arena_scope const workspace(ctx.workspace);
         auto const prepared = work.prepare(ctx);
         auto const losses = work.new_losses(ctx);
         {
@@ -140,17 +140,17 @@ double time_steps(std::string const& name, batch const& b, bool in_bf16, timing_
     auto const seconds = time_of(ctx, [&] { t.step(); });
     double const after = t.told().loss;  // throws if a step was not finite
     auto const tokens = static_cast<double>(t.work.tokens.size());
-    say_row(name, {{"ms", seconds.median * 1e3},
-                   {"fastest", seconds.lowest * 1e3},
-                   {"slowest", seconds.highest * 1e3},
-                   {"ms_by_kernels", by_kernels.median * 1e3},
-                   {"tokens_per_s", tokens / seconds.median},
-                   {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
-                   {"launches", launches},
-                   {"first_loss", before},
-                   {"last_loss", after}});
+    print_row(name, {{"ms", seconds.median * 1e3},
+                     {"fastest", seconds.lowest * 1e3},
+                     {"slowest", seconds.highest * 1e3},
+                     {"ms_by_kernels", by_kernels.median * 1e3},
+                     {"tokens_per_s", tokens / seconds.median},
+                     {"tflop_per_s", t.work.flops() / seconds.median / 1e12},
+                     {"launches", launches},
+                     {"first_loss", before},
+                     {"last_loss", after}});
     left += left_by(ctx);
-    if (o.profile) say_profile(ctx, name, [&] { t.step(); });
+    if (o.profile) print_profile(ctx, name, [&] { t.step(); });
     return before;
 }
 template <template <calm::model_configuration auto, class> class Work, calm::model_configuration auto C>

@@ -12,4 +12,4 @@
 #include "calm/model/heads.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/model/llama.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"

@@ -2,11 +2,11 @@
 // Layers: forward, backward, visit.
 
 #include "calm/nn/attention.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/nn/stack.hpp"
+#include "calm/nn/repeated_layer.hpp"
+#include "calm/nn/sequential.hpp"

@@ -3,5 +3,5 @@
 // calm/ranks/tcp.hpp (needs sockets), calm/ranks/mpi.hpp (needs MPI) and, for their GPUs, calm/ranks/nccl.hpp (needs
 // NCCL).
 
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 #include "calm/ranks/thread_ranks.hpp"

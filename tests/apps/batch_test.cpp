@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
         texts.append("=== ").append(std::to_string(i)).append("\n").append(prompt).append(prompt).append("\n");
     }
     std::vector<std::pair<std::uint32_t, std::size_t>> calls;
-    auto const write = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first, tell_tokens const&) {
+    auto const write = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first, token_callback const&) {
         calls.emplace_back(first, prompts.size());
         std::vector<generation_result> made;
         for (auto const& prompt : prompts) made.push_back({.tokens = prompt, .patches = 1});

@@ -77,7 +77,7 @@ struct fox {
     static constexpr std::string_view architecture = "FoxTransformer";
     static constexpr std::string_view type = "den::fox";
     using objective = energy_objective;
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const&) const { return {0, 0, 0}; }
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const&) const { return {0, 0, 0}; }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(number_field{.key = "tail", .what = "tail", .least = 2, .most = 8}, self.tail);
     }

@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
         BOOST_TEST(lines.back().starts_with("step 20     loss   5.4321  3:20 left"), lines.back());
         BOOST_TEST(has(lines.back(), "12.3k tokens/s  ce 5.1000") == (columns > 60), lines.back());
         BOOST_TEST(has(lines.back(), "123.0 MB") == (columns > 140), lines.back());
-        report.say("a sentence");
+        report.print_line("a sentence");
         auto const after = screen.written();
         BOOST_TEST(has(after, "\ra sentence\r\n"), after);
         for (auto const& line : parts_of(after, "\r\n")) BOOST_TEST(line.size() < columns, line);
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_that_cannot_move_its_cursor_gets_plain_lines) {
         terminal const screen(80, kind);
         run_report report(folder.path(""));
         for (int i = 0; i < 20; ++i) report.step(at(i, i));
-        report.say("a sentence");
+        report.print_line("a sentence");
         auto const said = screen.written();
         auto const lines = parts_of(said, "\r\n");
         BOOST_TEST(lines.size() == 6U, said);  // after 0, 1, 6, 11 and 16 seconds

@@ -7,7 +7,7 @@
 
 #include "calm/io/model_directory.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "run/report.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
@@ -37,7 +37,7 @@ constexpr llama_sizes far{.hidden_size = 8,
 
 template <autoregressive_configuration C> std::string told_of_autoregressive(calm_description const& ours) {
     temporary_folder const folder;
-    resident<autoregressive_model<C>> own(1234, held_for::use);
+    owned_model<autoregressive_model<C>> own(1234, model_mode::inference);
     save_autoregressive(folder.path("model"), own.model, describe_autoregressive<C>(1234, ours));
     return model_text(read_model_description(folder.path("model")));
 }

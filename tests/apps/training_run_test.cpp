@@ -193,7 +193,8 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
                 e.bigram_brier = brier_scores{0.05, 0.01, 0.001, 0.0001};
                 e.bigram_brier_lm = brier_lm(*e.bigram_brier);
                 e.head_loss = 7;
-                told(report, e, {.step = each.step, .done = each.done}, t.recipe, {.helps = "HELP", .beside = {}});
+                report_evaluation(report, e, {.step = each.step, .done = each.done}, t.recipe,
+                                  {.helps = "HELP", .beside = {}});
             }
         });
     };
@@ -222,7 +223,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
                                    .cross_entropy = 2,
                                    .patches = 77};
     BOOST_TEST(
-        standard_error_of([&] { tell_final(report, e, 20); }) ==
+        standard_error_of([&] { log_final(report, e, 20); }) ==
         "autoencoder, 77 patches: 50.000 % of tokens right, 25.000 % with posterior noise; posterior std 0.300\n");
 }
 
@@ -230,7 +231,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
 BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     trial t;
     std::filesystem::create_directory(t.options.out);
-    scores_beside const beside(
+    baseline_scores const beside(
         read_metrics(t.folder.with("ar.jsonl", "{\"step\":10,\"seconds\":100,\"loss\":2}\n"
                                                "{\"step\":10,\"brier\":[0.2,0.1,0.1,0.1],\"brier_lm\":2}\n")),
         "ar");
@@ -243,13 +244,14 @@ BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     e.bigram_brier_lm = 0.8;
     e.head_loss = 7;
     learning_levels const levels{.helps = "", .beside = beside};
-    BOOST_TEST(standard_error_of([&] { told(report, e, {.step = 9, .seconds = 99}, t.recipe, levels); }) ==
+    BOOST_TEST(standard_error_of([&] { report_evaluation(report, e, {.step = 9, .seconds = 99}, t.recipe, levels); }) ==
                "step 10  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
                "0.80)\n");
-    BOOST_TEST(standard_error_of([&] { told(report, e, {.step = 19, .seconds = 150}, t.recipe, levels); }) ==
-               "step 20  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
-               "0.80); autoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n");
-    BOOST_TEST(has(standard_error_of([&] { tell_final(report, e, 20, 150, levels); }),
+    BOOST_TEST(standard_error_of([&] {
+                   report_evaluation(report, e, {.step = 19, .seconds = 150}, t.recipe, levels);
+               }) == "step 20  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
+                     "0.80); autoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n");
+    BOOST_TEST(has(standard_error_of([&] { log_final(report, e, 20, 150, levels); }),
                    "\nautoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n"));
     auto const log = t.folder.content("run/metrics.jsonl");
     BOOST_TEST(has(log, "\"unigram_brier_lm\":0,"), log);
@@ -295,13 +297,13 @@ BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
     BOOST_TEST(
         another_holdout_sentence(model, data) ==
         "calm was trained with --holdout 5:1: with 5:2, the text held out here contains text that it was trained on");
-    BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) ==
+    BOOST_TEST(standard_error_of([&] { log_another_holdout(model, data); }) ==
                another_holdout_sentence(model, data) + "\n");
     data.holdout = "";
     BOOST_TEST(has(another_holdout_sentence(model, data), "5:1: without it, the text held out here contains text"));
     data.sources = {"b.txt"};
     BOOST_TEST(another_holdout_sentence(model, data) == "");  // another text
-    BOOST_TEST(standard_error_of([&] { tell_of_another_holdout(model, data); }) == "");
+    BOOST_TEST(standard_error_of([&] { log_another_holdout(model, data); }) == "");
 }
 
 // The settings depend on the weights, not on their file layout.

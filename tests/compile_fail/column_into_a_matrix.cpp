@@ -6,5 +6,5 @@ void mean(calm::tensor<float, calm::extents<2, 3>>& y, calm::tensor<float, calm:
 #else
 void mean(calm::tensor<float, calm::extents<2, 1>>& y, calm::tensor<float, calm::extents<2, 3>> const& x) {
 #endif
-    y = row_mean(x);
+    y = mean_axis1(x);
 }

@@ -1,11 +1,11 @@
 // Products, norms and layers on the device, compared with plain loops in double and with the block kernels on the host
 // (nvcc does not compile the cpu's).
 #include "calm/model/llama.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/bf16_copies.hpp"
 #include "calm/tensor/bf16_products.hpp"
 #include "on_device.hpp"
@@ -42,7 +42,7 @@ std::vector<float> plain_products(std::vector<float> const& x, std::vector<float
 }
 
 // x w^T with w in bf16: bit-identical to equal numbers in float for few rows, close to it for many rows on a device. Up
-// to most_rows_by_warps rows, the bits of each row do not depend on the others.
+// to most_skinny_rows rows, the bits of each row do not depend on the others.
 void products_by_bf16(index_t m, index_t n, index_t k) {
     auto const x = draws(m * k, 1);
     std::vector<calm::bf16> narrow;
@@ -56,10 +56,10 @@ void products_by_bf16(index_t m, index_t n, index_t k) {
         auto const w = given(ctx, wide, matrix(n, k));
         matmul(ctx, c, a, transposed(w));
         auto const by_float = taken_back(ctx, c);
-        bool const is_split = calm::device_memory<B> && m > calm::detail::most_rows_by_warps;
+        bool const is_split = calm::device_memory<B> && m > calm::detail::most_skinny_rows;
         if (is_split) check_near("matmul by weights in bf16 beside float", got, by_float, 1e-4);
         if (!is_split) check(got == by_float, "the same bits by float");
-        if (m <= calm::detail::most_rows_by_warps) {
+        if (m <= calm::detail::most_skinny_rows) {
             for (index_t i = 0; i < m; ++i) matmul(ctx, rows(c, i, 1), rows(a, i, 1), transposed(w));
             check(got == taken_back(ctx, c), "the same bits row by row");
         }
@@ -141,9 +141,9 @@ template <class B> using wide_rms = calm::rms_norm_layer<1024, calm::space<B>>; 
 template <class B> using wide_layered = calm::layer_norm_layer<2052, calm::space<B>>;  // one block per row
 template <class B> using mlp = calm::swiglu<40, 96, calm::space<B>>;
 template <class B>
-using stack = calm::chain<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
-                          calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
-                          calm::residual<calm::chain<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
+using stack = calm::sequential<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
+                               calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
+                               calm::residual<calm::sequential<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
 
 // Three positions of several texts, one after another, through a transformer layer. The device uses few kernels with
 // fused norms and gate, the host one for each operation. Each text has the same bits alone and among others.
@@ -162,7 +162,7 @@ void layer_that_goes_on(index_t texts) {
         auto const go_on = [&](auto& cache, calm::matrix_view<float const, D, B> const& x, index_t first) {
             std::vector<calm::cached_sequence> now;
             for (index_t i = first; i < first + x.extent(0); ++i) now.push_back({i, cache.length(i)});
-            auto const there = bring(ctx, std::span<calm::cached_sequence const>(now));
+            auto const there = to_device(ctx, std::span<calm::cached_sequence const>(now));
             return taken_back(ctx, model.extend(ctx, x, cache, calm::rope_theta, there));
         };
         std::vector<float> all;

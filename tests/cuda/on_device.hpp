@@ -62,7 +62,7 @@ view<T, Shape, Backend> given(context<Backend>& ctx, std::vector<T> const& x, Sh
 template <class T, class Shape, class Backend>
 std::vector<std::remove_const_t<T>> taken_back(context<Backend>& ctx, view<T, Shape, Backend> const& x) {
     std::vector<std::remove_const_t<T>> room;
-    auto const values = on_host(ctx, x, room);
+    auto const values = to_host(ctx, x, room);
     return {values.begin(), values.end()};
 }
 

@@ -24,7 +24,7 @@ struct shop {
 };
 
 std::string why_no_gpu() {
-    return calm_named("tiny").work.at("cuda").obstacle(0);
+    return calm_named("tiny").work.at("cuda").unavailable_reason(0);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using line = tensor<float, extents<N>, emulated>;
 
 std::vector<float> on_the_host(context<emulated> const& ctx, line const& x) {
     std::vector<float> room;
-    auto const all = on_host(ctx, x.view(), room);
+    auto const all = to_host(ctx, x.view(), room);
     return {all.begin(), all.end()};
 }
 
@@ -136,20 +136,20 @@ BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
     given.assign(N, 7);  // the source may be changed
     BOOST_TEST(on_the_host(ctx, x) == want, boost::test_tools::per_element());
     evaluate(ctx, x, x * 2.0);
-    BOOST_TEST(fetch(ctx, x.data() + 5) == want[5] * 2);
+    BOOST_TEST(copy_to_host(ctx, x.data() + 5) == want[5] * 2);
 }
 
 BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
     context<emulated> ctx(0, 1);
     line x;
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     auto const before = ctx.counts();
     std::vector<float> const given(N, 3);
     copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
     launch(ctx, 2, numbering{x.data()});
-    BOOST_TEST(fetch(ctx, x.data()) == 0);
+    BOOST_TEST(copy_to_host(ctx, x.data()) == 0);
     BOOST_CHECK(ctx.counts() == before);
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
 }
 
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
     copy(ctx, x.view(), vector_view<float const>(given.data(), extents<dyn>(N)));
     launch(ctx, 2, numbering{x.data()});
     launch(ctx, 2, numbering{x.data()});
-    BOOST_TEST(fetch(ctx, x.data() + 3) == 3);
+    BOOST_TEST(copy_to_host(ctx, x.data() + 3) == 3);
     auto const asked = ctx.counts() - before;
     BOOST_TEST(asked.allocations == 1);
     BOOST_TEST(asked.uploads == 1);
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_shape_that_follows_from_data_shows_in_the_counts) {
     auto const asked_for = [&](index_t rows) {
         fill(ctx, found.view(), rows);
         auto const before = ctx.counts();
-        launch(ctx, fetch(ctx, found.data()), numbering{x.data()});
+        launch(ctx, copy_to_host(ctx, found.data()), numbering{x.data()});
         ctx.wait();
         return ctx.counts() - before;
     };
@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_
     device.open();
     BOOST_TEST(x.data()[5] == 5);
     x.data()[5] = 7;
-    BOOST_TEST(fetch(ctx, x.data() + 5) == 7);
+    BOOST_TEST(copy_to_host(ctx, x.data() + 5) == 7);
     asked([&] { launch(ctx, 2, numbering{x.data()}); });
     asked([&] { ctx.wait(); });
     asked([&] { line const another; });
@@ -283,26 +283,26 @@ BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
                    ctx.wait();
                }) == SIGSEGV);
     // A red zone follows every arena allocation.
-    auto const x = ctx.scratch.take<float>(extents<N>());
-    [[maybe_unused]] auto const next = ctx.scratch.take<float>(extents<N>());
+    auto const x = ctx.workspace.take<float>(extents<N>());
+    [[maybe_unused]] auto const next = ctx.workspace.take<float>(extents<N>());
     launch(ctx, 2, numbering{x.data(), 1});
-    ctx.scratch.clear();
+    ctx.workspace.clear();
     BOOST_CHECK_EXCEPTION(ctx.wait(), error,
                           says(errc::device, "wrote past the end of 256 bytes of the arena 'scratch'"));
-    auto const again = ctx.scratch.take<float>(extents<N>());
+    auto const again = ctx.workspace.take<float>(extents<N>());
     launch(ctx, 2, numbering{again.data()});
-    ctx.scratch.clear();
+    ctx.workspace.clear();
     ctx.wait();
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scalars) {
     context<emulated> ctx(0, 1);
-    auto const x = ctx.scratch.take<T>(extents<N>());
-    auto const next = ctx.scratch.take<T>(extents<1>());
+    auto const x = ctx.workspace.take<T>(extents<N>());
+    auto const next = ctx.workspace.take<T>(extents<1>());
     fill(ctx, x, T{1});
     auto const sum = [&](index_t n) {
         launch(ctx, 1, summing<T>{x.data(), n, next.data()});
-        return fetch(ctx, next.data());
+        return copy_to_host(ctx, next.data());
     };
     BOOST_TEST(sum(N) == T{N});
     BOOST_TEST(std::isnan(sum(N + 1)));
@@ -313,14 +313,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scal
 BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
     context<emulated> ctx(0, 1);
     {
-        arena_scope const scope(ctx.scratch);
-        auto const x = ctx.scratch.take<float>(extents<N>());
+        arena_scope const scope(ctx.workspace);
+        auto const x = ctx.workspace.take<float>(extents<N>());
         fill(ctx, x, 1.0F);
     }
-    auto const x = ctx.scratch.take<float>(extents<N>());  // the same address
-    BOOST_TEST(std::isnan(fetch(ctx, x.data() + 9)));
+    auto const x = ctx.workspace.take<float>(extents<N>());  // the same address
+    BOOST_TEST(std::isnan(copy_to_host(ctx, x.data() + 9)));
     launch(ctx, 1, unset{x.data()});
-    BOOST_TEST(std::isnan(fetch(ctx, x.data())));
+    BOOST_TEST(std::isnan(copy_to_host(ctx, x.data())));
 }
 
 BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_depend_on_each_other_show_in_another_order) {
         ctx.order = order;
         line x;
         launch(ctx, 6, in_turn{x.data()});
-        found.push_back(fetch(ctx, x.data()));
+        found.push_back(copy_to_host(ctx, x.data()));
     }
     BOOST_TEST(found[0] != found[1]);
     BOOST_TEST(found[0] != found[2]);

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
@@ -35,12 +35,12 @@ struct counting_source {
 };
 
 // A model on a backend with the cpu's initial weights.
-template <template <class> class Model, class Backend> resident<Model<Backend>> started() {
-    resident<Model<cpu>> here(V);
+template <template <class> class Model, class Backend> owned_model<Model<Backend>> started() {
+    owned_model<Model<cpu>> here(V);
     context<> const host(3, 1);
     initialise(host, here.model);
     if constexpr (requires { here.model.ae_model; }) initialise(host, here.model.ae_model);
-    resident<Model<Backend>> own(V);
+    owned_model<Model<Backend>> own(V);
     context<Backend> const ctx(3, 1);
     copy_parameters(ctx, own.model, here.model);
     return own;
@@ -48,7 +48,7 @@ template <template <class> class Model, class Backend> resident<Model<Backend>> 
 
 // All weights, on the host.
 template <template <class> class Model, class Backend> std::vector<float> brought(Model<Backend>& model) {
-    resident<Model<cpu>> here(V);
+    owned_model<Model<cpu>> here(V);
     context<Backend> const ctx(3, 1);
     copy_parameters(ctx, here.model, model);
     return weights_of(here.model);
@@ -70,19 +70,19 @@ struct kept_run {
 
 constexpr index_t steps_of_run = 10;
 
-// A longer run that syncs every tell_every steps.
-void told_together(training_recipe& r, index_t tell_every) {
-    if (tell_every == 1) return;
-    r.steps = 5 * tell_every;
-    r.tell_every = tell_every;
+// A longer run that syncs every log_every steps.
+void log_steps_together(training_recipe& r, index_t log_every) {
+    if (log_every == 1) return;
+    r.steps = 5 * log_every;
+    r.log_every = log_every;
     r.evaluate_every = r.save_every = r.steps;
 }
 
 struct autoencoder_job {
     template <class Backend> using model = autoencoder_on<Backend>;
-    static constexpr index_t micro_batches = 2, uploads = micro_batches + 2, copies_to_tell = 2;
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
-                    index_t tell_every = 1) {
+    static constexpr index_t micro_batches = 2, uploads = micro_batches + 2, copies_to_log = 2;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& callbacks,
+                    index_t log_every = 1) {
         autoencoder_recipe r;
         r.steps = steps_of_run;
         r.accumulation = micro_batches;
@@ -90,15 +90,15 @@ struct autoencoder_job {
         r.rate = 3e-3;
         r.warmup = 2;
         r.random_patches = 0.2;
-        told_together(r, tell_every);
-        train_autoencoder(ctx, own, source, r, tell);
+        log_steps_together(r, log_every);
+        train_autoencoder(ctx, own, source, r, callbacks);
     }
 };
 struct calm_job {
     template <class Backend> using model = calm_on<Backend>;
-    static constexpr index_t micro_batches = 1, uploads = 3, copies_to_tell = 1;
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
-                    index_t tell_every = 1) {
+    static constexpr index_t micro_batches = 1, uploads = 3, copies_to_log = 1;
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& callbacks,
+                    index_t log_every = 1) {
         calm_recipe<energy_objective> r;
         r.steps = steps_of_run;
         r.sequences = 4;
@@ -107,15 +107,15 @@ struct calm_job {
         r.rate = 1e-3;
         r.optimizer.muon = 0;
         r.objective = {.samples = 3, .targets = 4};
-        told_together(r, tell_every);
-        train_calm(ctx, own, source, r, tell);
+        log_steps_together(r, log_every);
+        train_calm(ctx, own, source, r, callbacks);
     }
 };
 struct autoregressive_job {
     template <class Backend> using model = autoregressive_on<Backend>;
-    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_tell = 1;  // no random draws
-    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& tell,
-                    index_t tell_every = 1) {
+    static constexpr index_t micro_batches = 1, uploads = 2, copies_to_log = 1;  // no random draws
+    static void run(auto& ctx, auto& own, counting_source& source, training_callbacks const& callbacks,
+                    index_t log_every = 1) {
         autoregressive_recipe r;
         r.steps = steps_of_run;
         r.sequences = 4;
@@ -124,8 +124,8 @@ struct autoregressive_job {
         r.level = {.patch = 2, .share = 0.5};
         r.rate = 1e-3;
         r.optimizer.muon = 1;
-        told_together(r, tell_every);
-        train_autoregressive(ctx, own, source, r, tell);
+        log_steps_together(r, log_every);
+        train_autoregressive(ctx, own, source, r, callbacks);
     }
 };
 using jobs = boost::mpl::list<autoencoder_job, calm_job, autoregressive_job>;
@@ -148,10 +148,10 @@ outcome trained(int threads, thread_order order = thread_order::ascending, bool 
     ctx.order = order;
     if constexpr (device_memory<Backend>) ctx.uses_graphs = by_graphs;
     outcome result;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) { result.losses.push_back(now.loss); };
     counting_source source;
-    Job::run(ctx, own.model, source, tell);
+    Job::run(ctx, own.model, source, callbacks);
     result.weights = brought<Job::template model, Backend>(own.model);
     return result;
 }
@@ -162,15 +162,15 @@ template <class Job, class Backend> kept_run begun(index_t steps) {
     context<Backend> ctx(3, 1);
     kept_run kept;
     index_t done = 0;
-    training_callbacks tell;
-    tell.step = [&](progress const&) { ++done; };
-    tell.stop = [&] { return done == steps; };
-    tell.checkpoint = [&](training_state const& state, state_after) {
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const&) { ++done; };
+    callbacks.stop = [&] { return done == steps; };
+    callbacks.checkpoint = [&](training_state const& state, state_after) {
         kept.state = state;
         kept.moments.clear();
         for (auto const& m : state.moments) kept.moments.emplace_back(m.bytes.begin(), m.bytes.end());
     };
-    Job::run(ctx, own.model, kept.source, tell);
+    Job::run(ctx, own.model, kept.source, callbacks);
     kept.weights = brought<Job::template model, Backend>(own.model);
     return kept;
 }
@@ -181,17 +181,17 @@ template <class Job, class Backend> outcome ended(kept_run const& kept) {
     put<Job::template model, Backend>(kept.weights, own.model);
     context<Backend> ctx(3, 1);
     outcome result;
-    training_callbacks tell;
-    tell.resume = [&](training_state& state) {
+    training_callbacks callbacks;
+    callbacks.resume = [&](training_state& state) {
         auto const moments = state.moments;
         state = kept.state;
         state.moments = moments;
         for (std::size_t i = 0; i < moments.size(); ++i)
             std::copy(kept.moments[i].begin(), kept.moments[i].end(), moments[i].bytes.begin());
     };
-    tell.step = [&](progress const& now) { result.losses.push_back(now.loss); };
+    callbacks.step = [&](progress const& now) { result.losses.push_back(now.loss); };
     auto source = kept.source;
-    Job::run(ctx, own.model, source, tell);
+    Job::run(ctx, own.model, source, callbacks);
     result.weights = brought<Job::template model, Backend>(own.model);
     return result;
 }
@@ -218,8 +218,8 @@ std::vector<std::vector<token_id>> texts(context<typename Model::backend>& ctx, 
 }
 
 // A cpu model with weights wide enough that hidden states and noise decide the tokens.
-template <template <class> class Model> resident<Model<cpu>> wide() {
-    resident<Model<cpu>> own(V);
+template <template <class> class Model> owned_model<Model<cpu>> wide() {
+    owned_model<Model<cpu>> own(V);
     std::uint64_t seed = 50;
     for (auto const& p : parameters_of(own.model)) draw(p.value, seed++, 0.6);
     if constexpr (requires { own.model.ae_model; })
@@ -243,8 +243,8 @@ std::vector<token_id> some_text() {
 
 // One model on both devices, with its scores and texts there.
 template <template <class> class Model> struct on_both {
-    resident<Model<cpu>> here = wide<Model>();
-    resident<Model<emulated>> there{V};
+    owned_model<Model<cpu>> here = wide<Model>();
+    owned_model<Model<emulated>> there{V};
     context<> host{1, 1};
     context<emulated> device{1, 2};
 
@@ -316,13 +316,13 @@ template <class Backend> std::vector<float> after_micro_batches(added how) {
     std::vector<std::vector<float>> gradients(n);
     std::vector<float> room;
     for (index_t i = 0; i < n; ++i) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         ctx.micro_batch = i;
         std::vector<token_id> ids(2 * 16);
         source(ids);
         model.loss_and_gradient(ctx, upload(ctx, std::span<token_id const>(ids)), 8, r.objective, i * 2 * 7, 1.0 / n);
         for (auto const& p : parameters) {
-            auto const g = on_host(ctx, p.grad, room);
+            auto const g = to_host(ctx, p.grad, room);
             gradients[static_cast<std::size_t>(i)].insert(gradients[static_cast<std::size_t>(i)].end(), g.begin(),
                                                           g.end());
         }
@@ -384,12 +384,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     auto own = started<Job::template model, emulated>();
     context<emulated> ctx(3, 1);
     std::vector<device_counts> after;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) {
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) {
         if ((now.step + 1) % together == 0) after.push_back(ctx.counts());
     };
     counting_source source;
-    Job::run(ctx, own.model, source, tell, together);
+    Job::run(ctx, own.model, source, callbacks, together);
     BOOST_REQUIRE(after.size() == 5U);
     auto const one = after[3] - after[2], next = after[4] - after[3];  // within one phase
     BOOST_TEST_MESSAGE(one.launches << " launches, " << one.uploads << " uploads, " << one.waits << " waits");
@@ -397,7 +397,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before
     BOOST_TEST(one.graphs == together * (Job::micro_batches + 1));
     BOOST_TEST(one.launches <= together * (1 + 5 * Job::micro_batches));  // draws, losses, sums of micro-batches
     BOOST_TEST(one.uploads == together * Job::uploads);
-    BOOST_TEST(one.waits == Job::copies_to_tell);  // outcomes; for an autoencoder also the parts of its losses
+    BOOST_TEST(one.waits == Job::copies_to_log);  // outcomes; for an autoencoder also the parts of its losses
     BOOST_CHECK(one == next);
 }
 

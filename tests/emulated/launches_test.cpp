@@ -6,7 +6,7 @@
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_token.hpp"
 #include "calm/train/brier_scoring.hpp"
@@ -59,21 +59,21 @@ private:
 
 // Launches of step(ctx, model, tokens) for one micro-batch of `tokens` tokens, counted by a dry run.
 template <class Model, class Step>
-index_t rehearsed(context<emulated>& ctx, Model& model, index_t tokens, Step const& step) {
+index_t dry_launches(context<emulated>& ctx, Model& model, index_t tokens, Step const& step) {
     std::vector<token_id> const ids(static_cast<std::size_t>(tokens));
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     auto const before = ctx.counts();
-    index_t const rehearsed_before = ctx.rehearsed();
+    index_t const dry_launches_before = ctx.dry_launches();
     {
         arena_scope const saved(ctx.saved);
-        arena_scope const scratch(ctx.scratch);
+        arena_scope const workspace(ctx.workspace);
         step(ctx, model, std::span<token_id const>(ids));
     }
     auto const after = ctx.counts();
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     BOOST_TEST(after.launches == before.launches);
     BOOST_TEST((after.waits == before.waits && after.uploads == before.uploads));
-    return ctx.rehearsed() - rehearsed_before;
+    return ctx.dry_launches() - dry_launches_before;
 }
 
 // A step of a language model with sequences of P patches and N samples per position.
@@ -93,12 +93,12 @@ auto step_of_tokens(index_t P, index_t K) {
     };
 }
 auto const step_of_autoencoder = [](auto& ctx, auto& model, std::span<token_id const> ids) {
-    auto const losses = ctx.scratch.template take<autoencoder_losses>(extents<1>());
+    auto const losses = ctx.workspace.template take<autoencoder_losses>(extents<1>());
     model.loss_and_gradient(ctx, losses, model.prepare(ctx, ids, 0.15), {});
 };
 
-template <class Model> resident<Model> initialised(index_t vocabulary = 11) {
-    resident<Model> own(vocabulary);
+template <class Model> owned_model<Model> initialised(index_t vocabulary = 11) {
+    owned_model<Model> own(vocabulary);
     context<emulated> const ctx(3, 1);
     initialise(ctx, own.model);
     if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
@@ -109,7 +109,7 @@ template <class Model> resident<Model> initialised(index_t vocabulary = 11) {
 // work, and the launches counted by a dry run.
 struct whole_step {
     device_counts asked;
-    index_t rehearsed = 0;
+    index_t dry_launches = 0;
 };
 template <class Model, class Step>
 whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& step) {
@@ -119,16 +119,16 @@ whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& 
     recipe.steps = 2;  // arenas grow in the first
     whole_step found;
     device_counts told;
-    training_callbacks tell;
-    tell.start = [&](memory_plan const&) { found.rehearsed = ctx.rehearsed() - found.rehearsed; };
-    tell.step = [&](progress const&) {
+    training_callbacks callbacks;
+    callbacks.start = [&](memory_plan const&) { found.dry_launches = ctx.dry_launches() - found.dry_launches; };
+    callbacks.step = [&](progress const&) {
         found.asked = ctx.counts() - told;
         told = ctx.counts();
     };
-    found.rehearsed = ctx.rehearsed();
-    detail::train(ctx, parameters_of(model), recipe, tell, {std::ssize(ids), 0}, 0, [&](progress&, auto const&) {
+    found.dry_launches = ctx.dry_launches();
+    detail::train(ctx, parameters_of(model), recipe, callbacks, {std::ssize(ids), 0}, 0, [&](progress&, auto const&) {
         arena_scope const saved(ctx.saved);
-        arena_scope const scratch(ctx.scratch);
+        arena_scope const workspace(ctx.workspace);
         step(ctx, model, ids);
     });
     return found;
@@ -141,7 +141,7 @@ whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& 
 BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
     auto const check = [](auto& model, index_t tokens, auto const& step) {
         context<emulated> ctx(3, 1);
-        index_t const want = rehearsed(ctx, model, tokens, step);
+        index_t const want = dry_launches(ctx, model, tokens, step);
         std::vector<token_id> const ids(static_cast<std::size_t>(tokens), 1);
         auto const before = ctx.counts();
         step(ctx, model, std::span<token_id const>(ids));
@@ -152,15 +152,15 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
         BOOST_TEST(after.waits == before.waits);
         ctx.wait();
     };
-    resident<calm_model<small, on_device>> language(11);
+    owned_model<calm_model<small, on_device>> language(11);
     check(language.model, 4 * 16, step_of_calm(8, 3));
-    resident<calm_model<drafting, on_device>> drafts(11);
+    owned_model<calm_model<drafting, on_device>> drafts(11);
     check(drafts.model, 4 * 16, step_of_calm(8, 3));
-    resident<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>> flows(11);
+    owned_model<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>> flows(11);
     check(flows.model, 4 * 16, step_of_calm(8, 3));
-    resident<autoencoder<small.autoencoder, on_device>> own(11);
+    owned_model<autoencoder<small.autoencoder, on_device>> own(11);
     check(own.model, 64, step_of_autoencoder);
-    resident<autoregressive_model<small_ar, on_device>> of_tokens(11);
+    owned_model<autoregressive_model<small_ar, on_device>> of_tokens(11);
     check(of_tokens.model, 64, step_of_tokens(16, 1));
     check(of_tokens.model, 64, step_of_tokens(8, 2));
 }
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(a_step_asks_for_the_same_whatever_its_ids) {
         auto const of_different = step_of_run(own.model, different, step);
         BOOST_CHECK(of_equal.asked == of_different.asked);
         BOOST_TEST((of_equal.asked.blocks > of_equal.asked.launches && of_equal.asked.bytes > 0));
-        BOOST_TEST(of_equal.asked.launches == of_equal.rehearsed);
+        BOOST_TEST(of_equal.asked.launches == of_equal.dry_launches);
     };
     check(initialised<calm_model<small, on_device>>(vocabulary), step_of_calm(8, 3));
     check(initialised<calm_model<drafting, on_device>>(vocabulary), step_of_calm(8, 3));
@@ -194,7 +194,7 @@ template <class Model, class Step> index_t launches_of_update(Step const& step) 
     auto own = initialised<Model>();
     std::vector<token_id> const ids(64, 1);
     context<emulated> ctx(3, 1);
-    return step_of_run(own.model, ids, step).asked.launches - rehearsed(ctx, own.model, std::ssize(ids), step);
+    return step_of_run(own.model, ids, step).asked.launches - dry_launches(ctx, own.model, std::ssize(ids), step);
 }
 
 }  // namespace
@@ -208,13 +208,13 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     BOOST_TEST((update > 0 && update <= 5));
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> ctx(3, 1);
-    index_t const calm = rehearsed(ctx, own.model, 4 * 8192, step_of_calm(2048, 8)) + update;
+    index_t const calm = dry_launches(ctx, own.model, 4 * 8192, step_of_calm(2048, 8)) + update;
     BOOST_TEST_MESSAGE(calm << " launches, " << ctx.saved.peak() / 1'000'000 << " MB saved, "
-                            << ctx.scratch.peak() / 1'000'000 << " MB of scratch");
+                            << ctx.workspace.peak() / 1'000'000 << " MB of scratch");
     BOOST_TEST(calm <= 1100);
     // The autoencoder's step, for a micro-batch of the recipe.
     with_addresses<published::autoencoder_type> tokens(published_m.autoencoder.vocab_size);
-    index_t const of_tokens = rehearsed(ctx, tokens.model, 16384, step_of_autoencoder) + update;
+    index_t const of_tokens = dry_launches(ctx, tokens.model, 16384, step_of_autoencoder) + update;
     BOOST_TEST_MESSAGE(of_tokens << " launches of the autoencoder, " << update << " of them the update");
     BOOST_TEST(of_tokens <= 1100);
 }
@@ -224,8 +224,8 @@ BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> large(3, 1), middle(3, 1);
     middle.memory = std::size_t{8} << 30;
-    index_t const of_large = rehearsed(large, own.model, 8192, step_of_calm(2048, 8));
-    index_t const of_middle = rehearsed(middle, own.model, 8192, step_of_calm(2048, 8));
+    index_t const of_large = dry_launches(large, own.model, 8192, step_of_calm(2048, 8));
+    index_t const of_middle = dry_launches(middle, own.model, 8192, step_of_calm(2048, 8));
     BOOST_TEST(of_middle > of_large);
     BOOST_TEST(middle.saved.peak() < large.saved.peak());
 }
@@ -245,7 +245,7 @@ device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graph
                                 rule_of<Model> const& rule = rule_of<Model>::unchanged()) {
     context<emulated> ctx(1, 1);
     ctx.uses_graphs = by_graphs;
-    sampling_aids<emulated> aids(ctx, model);
+    sampler_cache<emulated> sampler_state(ctx, model);
     generation_session<Model, emulated> session(ctx, model, texts, 16);
     std::vector<index_t> all;
     std::vector<patch_place> places;
@@ -257,7 +257,7 @@ device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graph
     std::vector<token_id> patches(static_cast<std::size_t>(texts * Model::K));
     auto const write = [&] {
         sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places), 0,
-                    &aids);
+                    &sampler_state);
         session.append(all, patches);
     };
     for (int i = 0; i < 4; ++i) write();  // arenas grow, graphs are captured
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(a_layer_of_a_patch_is_six_launches) {
         auto const now = cache.as_now(std::span(all).first(static_cast<std::size_t>(texts)));
         auto const x = ctx.saved.take<float>(extents<dyn, 32>(texts));
         fill_normal(ctx, x, key{1});
-        auto const there = bring(ctx, std::span(now));
+        auto const there = to_device(ctx, std::span(now));
         auto const before = ctx.counts();
         layer.extend(ctx, matrix_view<float const, 32, emulated>(x), cache, rope_theta, there);
         return (ctx.counts() - before).launches;
@@ -330,20 +330,20 @@ BOOST_AUTO_TEST_CASE(a_patch_of_the_smallest_published_model_is_few_launches) {
     auto const hidden = ctx.saved.take<float>(extents<dyn, published::D>(1));
     auto const z = ctx.saved.take<float>(extents<dyn, published::L>(1));
     auto const tokens = ctx.saved.take<token_id>(extents<dyn>(published::K));
-    noise_place const place[] = {{{1, stream::generation, 0}, 0}};
-    auto const rehearsed_by = [&](auto const& work) {
+    row_rng const place[] = {{{1, stream::generation, 0}, 0}};
+    auto const dry_launches_of = [&](auto const& work) {
         arena_scope const saved(ctx.saved);
-        arena_scope const scratch(ctx.scratch);
-        index_t const before = ctx.rehearsed();
-        ctx.rehearse(true);
+        arena_scope const workspace(ctx.workspace);
+        index_t const before = ctx.dry_launches();
+        ctx.set_dry_run(true);
         work();
-        ctx.rehearse(false);
-        return ctx.rehearsed() - before;
+        ctx.set_dry_run(false);
+        return ctx.dry_launches() - before;
     };
     index_t const read =
-        rehearsed_by([&] { own.model.extend(ctx, std::span<token_id const>(patch), cache, std::span(&text, 1)); });
-    index_t const drawn = rehearsed_by([&] { own.model.generator.sample(ctx, z, hidden, place); });
-    index_t const decoded = rehearsed_by([&] { own.model.ae_model.decode_tokens(ctx, tokens, z); });
+        dry_launches_of([&] { own.model.extend(ctx, std::span<token_id const>(patch), cache, std::span(&text, 1)); });
+    index_t const drawn = dry_launches_of([&] { own.model.generator.sample(ctx, z, hidden, place); });
+    index_t const decoded = dry_launches_of([&] { own.model.ae_model.decode_tokens(ctx, tokens, z); });
     BOOST_TEST_MESSAGE(read << " launches to read, " << drawn << " to draw, " << decoded << " to decode");
     BOOST_TEST((read == 16 * 6 + 6 && drawn == 4 * 7 + 10 && decoded == 2 * 3 + 6));
 }
@@ -368,8 +368,8 @@ BOOST_AUTO_TEST_CASE(a_cache_grows_at_once_for_all_sequences) {
     auto const grown = [&](index_t sequences) {
         kv_cache<width, on_device> cache(sequences, 4 * room);
         auto const append = [&](index_t sequence, index_t count) {
-            arena_scope const scope(ctx.scratch);
-            auto const x = ctx.scratch.take<float>(extents<dyn, width>(count));
+            arena_scope const scope(ctx.workspace);
+            auto const x = ctx.workspace.take<float>(extents<dyn, width>(count));
             fill(ctx, x, static_cast<float>(1 + sequence));
             cache.append(ctx, sequence, x, x);
         };
@@ -462,7 +462,7 @@ BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
     constexpr index_t L = published::L, D = published::D, N = 8;
     auto const taken = [&](index_t R) {
         context<emulated> ctx(3, 1);
-        ctx.rehearse(true);
+        ctx.set_dry_run(true);
         auto const rows_of = [&]<index_t W>(extents<W>) {
             return matrix_view<float, W, emulated>{own.memory.take<float>(extents<dyn, W>(R)).data(),
                                                    extents<dyn, W>(R)};
@@ -472,7 +472,7 @@ BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
         auto const dhidden = rows_of(extents<D>());
         own.model.generator.loss_and_gradient(ctx, new_total(ctx), hidden, mean, log_std, dhidden,
                                               {.samples = N, .targets = 32}, 0, 1.0);
-        return static_cast<double>(ctx.saved.peak() + ctx.scratch.peak());
+        return static_cast<double>(ctx.saved.peak() + ctx.workspace.peak());
     };
     double const a_sample = (taken(1000) - taken(500)) / (500 * N) / sizeof(float);
     BOOST_TEST_MESSAGE(a_sample << " numbers a sample");

@@ -34,11 +34,11 @@ template <class Backend> struct many {
     }
     // Adds random gradients with seed `number`, and makes those in part `bad` NaN.
     void add_gradients(context<Backend>& ctx, std::uint64_t number, std::size_t bad = count) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         std::uint64_t first = 0;
         for (std::size_t i = 0; i < count; ++i) {
             auto const to = parts[i].gradient();
-            auto const drawn = ctx.scratch.template take<float>(to.extents());
+            auto const drawn = ctx.workspace.template take<float>(to.extents());
             fill_normal(ctx, drawn, key{number, stream::evaluation, 0}, first);
             evaluate(ctx, to, to + drawn);
             if (i == bad) evaluate(ctx, to, to * not_a_number);
@@ -48,7 +48,7 @@ template <class Backend> struct many {
     std::vector<float> weights(context<Backend> const& ctx) {
         std::vector<float> all, room;
         for (auto const& p : parts) {
-            auto const here = on_host(ctx, p.value, room);
+            auto const here = to_host(ctx, p.value, room);
             all.insert(all.end(), here.begin(), here.end());
         }
         return all;
@@ -60,11 +60,11 @@ vector_view<double const, 1, emulated> loss_there(context<emulated>& ctx, double
     return {upload(ctx, std::span(&loss, 1)).data(), extents<1>()};
 }
 
-training_recipe steps_of(index_t steps, index_t tell_every) {
+training_recipe steps_of(index_t steps, index_t log_every) {
     training_recipe r;
     r.steps = steps;
     r.warmup = 3;
-    r.tell_every = tell_every;
+    r.log_every = log_every;
     r.evaluate_every = r.save_every = 1000;
     return r;
 }
@@ -84,17 +84,17 @@ told_run trained(training_recipe const& r, index_t bad_step = -1, index_t stop_a
     many<emulated> model;
     context<emulated> ctx(1, 2);
     told_run run;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) {
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) {
         run.steps.push_back(now.step);
         run.numbers.insert(run.numbers.end(), {now.loss, now.gradient_norm});
         BOOST_TEST(now.tokens == 8 * (now.step + 1));
     };
-    tell.stop = [&] { return std::ssize(run.steps) >= stop_after; };
+    callbacks.stop = [&] { return std::ssize(run.steps) >= stop_after; };
     index_t waits_before = 0;
-    tell.resume = [&](training_state&) { waits_before = ctx.counts().waits; };
+    callbacks.resume = [&](training_state&) { waits_before = ctx.counts().waits; };
     try {
-        detail::train(ctx, parameters_of(model), r, tell, {8, 0}, 0, [&](progress& now, auto const& losses) {
+        detail::train(ctx, parameters_of(model), r, callbacks, {8, 0}, 0, [&](progress& now, auto const& losses) {
             require(ctx.step != without_text, errc::data, "no more text");
             fill(ctx, detail::loss_alone(losses), 100.0 + ctx.step);
             now.cross_entropy = now.kl = now.posterior_std = progress::none;
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(steps_are_those_of_its_kernels_on_the_host) {
         there.add_gradients(ctx, static_cast<std::uint64_t>(i));
         here.add_gradients(host, static_cast<std::uint64_t>(i));
         norms.push_back(on_host.step(host, 1e-2, 3));
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         on_device.step(ctx, 1e-2, loss_there(ctx, static_cast<double>(i)));
     }
     BOOST_TEST(there.weights(ctx) == here.weights(host), boost::test_tools::per_element());
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_changes_no_weight_and_is_named_when_the_
         auto const step = [&](std::uint64_t number) {
             bool const bad = number == 3;
             ctx.step = static_cast<std::uint32_t>(number);
-            arena_scope const scope(ctx.scratch);
+            arena_scope const scope(ctx.workspace);
             model.add_gradients(ctx, number, bad && !of_the_loss ? 7 : many<emulated>::count);
             optimizer.step(ctx, 1e-2, loss_there(ctx, bad && of_the_loss ? not_a_number : 1));
             if (number >= 3 && number < 6) return;
@@ -217,13 +217,13 @@ BOOST_AUTO_TEST_CASE(a_run_is_told_the_same_whenever_the_host_asks) {
     BOOST_TEST(each.steps == numbers_to(11), boost::test_tools::per_element());
     BOOST_TEST(each.waits >= 11);
     for (std::size_t i = 0; i < 11; ++i) BOOST_TEST(each.numbers[2 * i] == 100 + static_cast<double>(i));
-    for (index_t const tell_every : {4, 64}) {
-        auto const some = trained(steps_of(11, tell_every));
+    for (index_t const log_every : {4, 64}) {
+        auto const some = trained(steps_of(11, log_every));
         BOOST_TEST(some.steps == each.steps, boost::test_tools::per_element());
         BOOST_TEST(some.numbers == each.numbers, boost::test_tools::per_element());
         BOOST_TEST(some.weights == each.weights, boost::test_tools::per_element());
         // After a fifth of the run, four steps later, and at the end.
-        BOOST_TEST(some.waits == (tell_every == 4 ? 3 : 2));
+        BOOST_TEST(some.waits == (log_every == 4 ? 3 : 2));
     }
     // It stops after a reported step.
     BOOST_TEST(trained(steps_of(11, 4), -1, 6).steps == numbers_to(7), boost::test_tools::per_element());
@@ -233,8 +233,8 @@ BOOST_AUTO_TEST_CASE(a_run_is_told_the_same_whenever_the_host_asks) {
 
 BOOST_AUTO_TEST_CASE(what_came_before_a_bad_step_is_told_and_kept) {
     auto const good = trained(steps_of(5, 1));
-    for (index_t const tell_every : {1, 4, 64}) {
-        auto const bad = trained(steps_of(11, tell_every), 5);
+    for (index_t const log_every : {1, 4, 64}) {
+        auto const bad = trained(steps_of(11, log_every), 5);
         BOOST_TEST(bad.steps == numbers_to(5), boost::test_tools::per_element());
         BOOST_TEST(bad.numbers == good.numbers, boost::test_tools::per_element());
         BOOST_TEST(bad.weights == good.weights, boost::test_tools::per_element());
@@ -245,8 +245,8 @@ BOOST_AUTO_TEST_CASE(what_came_before_a_bad_step_is_told_and_kept) {
 }
 
 BOOST_AUTO_TEST_CASE(what_came_before_an_error_of_the_host_is_told) {
-    for (index_t const tell_every : {1, 4, 64}) {
-        auto const run = trained(steps_of(11, tell_every), -1, 1000, 6);
+    for (index_t const log_every : {1, 4, 64}) {
+        auto const run = trained(steps_of(11, log_every), -1, 1000, 6);
         BOOST_TEST(run.steps == numbers_to(6), boost::test_tools::per_element());
         BOOST_TEST((run.code == errc::data));
     }

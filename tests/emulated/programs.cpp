@@ -124,7 +124,7 @@ private:
 BOOST_AUTO_TEST_SUITE(work)
 
 BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) {
-    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+    if (auto const why = calm_named("tiny").work.at(tested).unavailable_reason(0); !why.empty()) {
         skip(why);
         return;
     }
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) 
 
 // --dtype bf16 rounds factors, and the losses hardly differ. The library computes all products as requested.
 BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
-    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+    if (auto const why = calm_named("tiny").work.at(tested).unavailable_reason(0); !why.empty()) {
         skip(why);
         return;
     }
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(a_device_trains_in_bf16) {
 
 // bf16 files held in bf16 give the texts and scores of fp32.
 BOOST_AUTO_TEST_CASE(a_device_holds_weights_in_bf16) {
-    if (auto const why = calm_named("tiny").work.at(tested).obstacle(0); !why.empty()) {
+    if (auto const why = calm_named("tiny").work.at(tested).unavailable_reason(0); !why.empty()) {
         skip(why);
         return;
     }
@@ -228,12 +228,14 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_not_there_is_a_sentence) {
     without_gpu.work.erase("cuda");
     BOOST_CHECK(&without_gpu.on(device_choice::parse("auto")) == &without_gpu.on(device_choice()));
     auto with_gpu = tiny;
-    with_gpu.work["cuda"].obstacle = [](int) { return std::string("no GPU: it fell out"); };
+    with_gpu.work["cuda"].unavailable_reason = [](int) { return std::string("no GPU: it fell out"); };
     BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.on(device_choice()));
     BOOST_CHECK_EXCEPTION(static_cast<void>(with_gpu.on(device_choice::parse("cuda"))), error, [](error const& e) {
         return e.code() == errc::device && std::string(e.what()).find("it fell out") != std::string::npos;
     });
-    with_gpu.work["cuda"].obstacle = [](int number) { return std::string(number == 0 ? "" : "no GPU of that number"); };
+    with_gpu.work["cuda"].unavailable_reason = [](int number) {
+        return std::string(number == 0 ? "" : "no GPU of that number");
+    };
     BOOST_CHECK(&with_gpu.on(device_choice::parse("auto")) == &with_gpu.work["cuda"]);
     BOOST_CHECK(&with_gpu.on(device_choice::parse("cuda")) == &with_gpu.work["cuda"]);
     BOOST_CHECK_EXCEPTION(static_cast<void>(with_gpu.on(device_choice::parse("cuda:1"))), error, [](error const& e) {

@@ -6,9 +6,9 @@
 
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/resident.hpp"
-#include "calm/nn/chain.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/nn/dropout.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/fill.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
@@ -41,15 +41,15 @@ template <class Work, class Found> void check_replayed(context<emulated>& ctx, W
         BOOST_REQUIRE(std::count(want.begin(), want.end(), want.back()) == 1);
     }
     go_to(moments[0]);
-    ctx.bring_step();
+    ctx.sync_step();
     device_graph<emulated> const graph(ctx, work, 0);
     for (std::size_t i = 0; i < moments.size(); ++i) {
         go_to(moments[i]);
-        ctx.bring_step();
+        ctx.sync_step();
         graph.launch(ctx);
         BOOST_CHECK_MESSAGE(found() == want[i], "moment " << i);
     }
-    repeated_work<emulated> again;
+    captured_graph<emulated> again;
     auto const before = ctx.counts();
     for (std::size_t i = 0; i < moments.size(); ++i) {
         go_to(moments[i]);
@@ -63,7 +63,7 @@ template <class Work, class Found> void check_replayed(context<emulated>& ctx, W
 template <class Model> std::vector<float> gradients_of(context<emulated> const& ctx, Model& model) {
     std::vector<float> all, room;
     for (auto const& p : parameters_of(model)) {
-        auto const g = on_host(ctx, p.grad, room);
+        auto const g = to_host(ctx, p.grad, room);
         all.insert(all.end(), g.begin(), g.end());
         fill(ctx, p.grad, 0.0F);
     }
@@ -79,7 +79,7 @@ std::vector<token_id> ids(index_t n) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) {
-    resident<autoencoder<small.autoencoder, space<emulated>>> own(V);
+    owned_model<autoencoder<small.autoencoder, space<emulated>>> own(V);
     context<emulated> ctx(3, 2);
     auto const tokens = upload(ctx, std::span<token_id const>(ids(32 * K)));
     decltype(own.model.draw(ctx, tokens, 0.3)) noise;
@@ -91,9 +91,9 @@ BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) 
         std::vector<float> all, room;
         std::vector<token_id> shown;
         auto const add = [&](auto const& x) { all.insert(all.end(), x.begin(), x.end()); };
-        for (token_id const id : on_host(ctx, noise.shown, shown)) all.push_back(static_cast<float>(id));
-        add(on_host(ctx, noise.eps, room));
-        add(on_host(ctx, noise.scale, room));
+        for (token_id const id : to_host(ctx, noise.shown, shown)) all.push_back(static_cast<float>(id));
+        add(to_host(ctx, noise.eps, room));
+        add(to_host(ctx, noise.scale, room));
         return all;
     };
     check_replayed(ctx, draw, drawn);
@@ -109,7 +109,7 @@ using models =
 }  // namespace
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, models) {
-    resident<Model> own(V);
+    owned_model<Model> own(V);
     context<emulated> ctx(3, 2);
     initialise(ctx, own.model);
     initialise(ctx, own.model.ae_model);
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
     auto const batch = own.model.prepare(ctx, ids(2 * P * K), P);
     auto const backward = [&] {
         arena_scope const saved(ctx.saved);
-        arena_scope const scratch(ctx.scratch);
+        arena_scope const workspace(ctx.workspace);
         own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.number_in_step(2 * (P - 1)));
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
 
 BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
     using on_device = space<emulated>;
-    chain<dropout<4, on_device>, linear<4, 4, with_bias::yes, on_device>> model;
+    sequential<dropout<4, on_device>, linear<4, 4, with_bias::yes, on_device>> model;
     arena<emulated> values("values"), gradients("gradients");
     model.layer<0>() = {.rate = 0.5, .number = 0};
     allocate(model, values, &gradients);
@@ -135,12 +135,12 @@ BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
     initialise(ctx, model);
     auto const backward = [&] {
         arena_scope const saved(ctx.saved);
-        arena_scope const scope(ctx.scratch);
-        auto const x = ctx.scratch.take<float>(extents<dyn, 4>(8));
+        arena_scope const scope(ctx.workspace);
+        auto const x = ctx.workspace.take<float>(extents<dyn, 4>(8));
         fill(ctx, x, 1.0F);
         matrix_view<float const, 4, emulated> const read = x;
         auto const s = model.forward(ctx, read);
-        auto const dy = ctx.scratch.take<float>(extents<dyn, 4>(8));
+        auto const dy = ctx.workspace.take<float>(extents<dyn, 4>(8));
         fill(ctx, dy, 1.0F);
         model.backward(ctx, s, read, dy);
     };
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
         BOOST_CHECK_EXCEPTION(device_graph<emulated>(ctx, with_a_fill, 0), error,
                               says(errc::device, "during graph capture", what));
         std::vector<float> room;
-        BOOST_TEST(on_host(ctx, there.view(), room)[49] == 1.0F, what);  // captured work does not run
+        BOOST_TEST(to_host(ctx, there.view(), room)[49] == 1.0F, what);  // captured work does not run
     };
     refused("a memory allocation", [&] { static_cast<void>(device.allocate(64)); });
     refused("a memory release", [&] { device.release(taken); });
@@ -181,12 +181,12 @@ namespace {
 struct brought_again {
     context<emulated> ctx{7, 1};
     tensor<float, extents<3>, emulated> y;
-    repeated_work<emulated> again;
+    captured_graph<emulated> again;
 
     device_counts ask(std::uint64_t of, std::vector<float> x, auto const& besides) {
         auto const before = ctx.counts();
         again(ctx, {of}, [&] {
-            arena_scope const scope(ctx.scratch);
+            arena_scope const scope(ctx.workspace);
             copy(ctx, y.view(), upload(ctx, std::span<float const>(x)));
             besides();
             std::fill(x.begin(), x.end(), 0.0F);  // copied when it was enqueued
@@ -198,7 +198,7 @@ struct brought_again {
     }
     std::vector<float> found() {
         std::vector<float> room;
-        auto const numbers = on_host(ctx, y.view(), room);
+        auto const numbers = to_host(ctx, y.view(), room);
         return {numbers.begin(), numbers.end()};
     }
 };
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
     work.ask(2, {2, 2, 2});
     BOOST_TEST(first == work.y.data());
     std::vector<float> room;
-    BOOST_TEST(on_host(work.ctx, kept.view(), room)[0] == 1.0F);
+    BOOST_TEST(to_host(work.ctx, kept.view(), room)[0] == 1.0F);
     BOOST_TEST(work.found()[0] == 2.0F);
 }
 
@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
         BOOST_TEST(ctx.random(stream::target).by_value().step == step);
         vector_view<float, 50, blocks> const want(here.data(), {});
         fill_uniform(host, want, key{7, stream::posterior, step}, 5);
-        BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
+        BOOST_TEST(to_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
                    boost::test_tools::per_element());
     }
 }
@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
     tensor<float, extents<50>> here;
     std::vector<float> room;
     ctx.step = 3;
-    ctx.bring_step();
+    ctx.sync_step();
     for (index_t const micro_batch : {0, 1, 1, 7, 0}) {
         ctx.micro_batch = micro_batch;
         auto const before = ctx.counts();
@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
         BOOST_TEST(after.launches - before.launches <= 2);
         vector_view<float, 50, blocks> const want(here.data(), {});
         fill_uniform(host, want, key{7, stream::posterior, 3}, (30 * micro_batch + 2) * 7 + 5);
-        BOOST_TEST(on_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
+        BOOST_TEST(to_host(ctx, there.view(), room) == std::span<float const>(here.data(), 50),
                    boost::test_tools::per_element());
     }
 }

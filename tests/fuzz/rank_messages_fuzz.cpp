@@ -7,24 +7,24 @@
 #include <vector>
 
 #include "calm/ranks/message.hpp"
-#include "calm/train/shared_pieces.hpp"
+#include "calm/train/distributed_evaluation.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 
 namespace {
 
 // All ranks have sent these bytes.
-class told final : public calm::shared_pieces {
+class told final : public calm::distributed_evaluation {
 public:
     explicit told(std::span<std::byte const> bytes) : bytes_(bytes) {}
     [[nodiscard]] bool is_own(calm::index_t) const override { return true; }
-    void keep_in_touch() override {}
+    void heartbeat() override {}
     std::vector<std::byte> gather(std::span<std::byte const>, std::uint64_t most) override {
         if (bytes_.size() > most) bytes_ = bytes_.first(static_cast<std::size_t>(most));
         return {bytes_.begin(), bytes_.end()};
     }
     void add_up(std::span<calm::index_t>) override {}
-    void require_alike(std::span<calm::setting const>) override {}
+    void require_same_settings(std::span<calm::setting const>) override {}
 
 private:
     std::span<std::byte const> bytes_;

@@ -46,7 +46,7 @@ struct tied_tiny {
     static constexpr autoregressive_configuration value = with_ties(tiny, true);
 };
 using tinies = boost::mpl::list<untied_tiny, tied_tiny>;
-template <autoregressive_configuration C> using held = resident<autoregressive_model<C>>;
+template <autoregressive_configuration C> using held = owned_model<autoregressive_model<C>>;
 
 constexpr char const* table = "model.embed_tokens.weight";
 constexpr char const* output = "lm_head.weight";
@@ -59,7 +59,7 @@ calm_description ours() {
     return d;
 }
 template <autoregressive_configuration C> held<C> made(std::uint64_t seed = 3) {
-    held<C> own(7, held_for::use);
+    held<C> own(7, model_mode::inference);
     initialise(context<>(seed, 1), own.model);
     return own;
 }
@@ -77,7 +77,7 @@ template <class Model> std::vector<std::vector<float>> weights_in(Model& model) 
 }
 template <autoregressive_configuration C> std::vector<std::vector<float>> loaded_from(std::string const& directory) {
     auto const from = read_model_description(directory);
-    held<C> own(from.vocabulary(), held_for::use);
+    held<C> own(from.vocabulary(), model_mode::inference);
     load_autoregressive(from, own.model);
     return weights_in(own.model);
 }
@@ -140,7 +140,7 @@ struct layouts {
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, variant, references) {
     constexpr autoregressive_configuration C = variant::value;
     fixture const f(variant::folder(), "autoregressive");
-    held<C> own(f.size("vocab_size"), held_for::use);
+    held<C> own(f.size("vocab_size"), model_mode::inference);
     load_parameters(parameters_of(own.model), f);
     temporary_folder const folder;
     auto const path = folder.path("model");
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, varia
     auto const from = read_model_description(path);
     BOOST_TEST(matches(C, from));
     BOOST_TEST(from.autoregressive().tie_word_embeddings == C.tie_word_embeddings);
-    held<C> other(from.vocabulary(), held_for::use);
+    held<C> other(from.vocabulary(), model_mode::inference);
     load_autoregressive(from, other.model);
     BOOST_TEST((weights_in(other.model) == weights_in(own.model)));
     save_autoregressive(folder.path("again"), other.model, from.description);
@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
     set(path, "rms_norm_eps", 1e-5);
     set(path, "rope_theta", 10000.5);
     auto const from = read_model_description(path);
-    held<other> own(9, held_for::use);
+    held<other> own(9, model_mode::inference);
     auto const said = sentence_of<error>([&] { load_autoregressive(from, own.model); });
     for (auto const* const part :
          {"the model does not match the configuration: hidden_size: expected 12, found 8",
@@ -417,7 +417,7 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_models_are_told_apart) {
     temporary_folder const folder;
     auto const path = written<tiny>(folder, "model");
     auto const from = read_model_description(path);
-    resident<calm_model<whole>> own(7, held_for::use);
+    owned_model<calm_model<whole>> own(7, model_mode::inference);
     initialise(context<>(3, 1), own.model);
     std::string const kind = "kind: expected ";
     auto said = sentence_of<error>([&] { load_calm(from, own.model); });

@@ -30,19 +30,19 @@ constexpr autoregressive_configuration tokenwise{.llama = llama_sizes_of(tiny_si
 template <class Head> struct calm_with {
     static void write(std::string const& path) {
         constexpr auto C = with_head(tiny_sizes, Head{});
-        resident<calm_model<C>> own(7, held_for::use);
+        owned_model<calm_model<C>> own(7, model_mode::inference);
         save_calm(path, own.model, describe_calm<C>(7, {}, {}, {}));
     }
 };
 struct autoencoder_alone {
     static void write(std::string const& path) {
-        resident<autoencoder<tiny_sizes.autoencoder>> own(7, held_for::use);
+        owned_model<autoencoder<tiny_sizes.autoencoder>> own(7, model_mode::inference);
         save_autoencoder(path, own.model, describe_autoencoder<tiny_sizes.autoencoder>(7, {}, {}));
     }
 };
 struct autoregressive {
     static void write(std::string const& path) {
-        resident<autoregressive_model<tokenwise>> own(7, held_for::use);
+        owned_model<autoregressive_model<tokenwise>> own(7, model_mode::inference);
         save_autoregressive(path, own.model, describe_autoregressive<tokenwise>(7, {}));
     }
 };
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_no_model_has_are_refused_before_tensors_are_comp
 
 // A head that lists no tensors is checked when its network is loaded.
 BOOST_AUTO_TEST_CASE(tensors_of_a_head_that_lists_none_are_left_to_its_network) {
-    auto unlisted = head_facts_of<energy>();
+    auto unlisted = head_traits_of<energy>();
     unlisted.tensors = nullptr;
     auto any = with_any_head(tiny_sizes);
     any.head.facts = &unlisted;

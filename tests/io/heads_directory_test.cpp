@@ -22,7 +22,7 @@ using heads = boost::mpl::list<flow, diffusion, margin, drafted>;
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads) {
     constexpr configuration<head> C = model_with<head>::value;
-    resident<calm_model<C>> w(7, held_for::use), other(7, held_for::use);
+    owned_model<calm_model<C>> w(7, model_mode::inference), other(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
 // A model with equal sizes but another head refuses the file and names the file's head.
 BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     constexpr auto C = with_head(uneven, flow{2});
-    resident<calm_model<C>> w(7, held_for::use);
+    owned_model<calm_model<C>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, {}));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST(!matches(with_head(uneven, diffusion{2}), from));
-    resident<calm_model<with_head(uneven, diffusion{2})>> other(7, held_for::use);
+    owned_model<calm_model<with_head(uneven, diffusion{2})>> other(7, model_mode::inference);
     try {
         load_calm(from, other.model);
         BOOST_ERROR("expected an error");

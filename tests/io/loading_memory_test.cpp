@@ -13,7 +13,7 @@
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_directory.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "support/sanitized.hpp"
 #include "support/small.hpp"
 #include "support/temporary_folder.hpp"
@@ -54,7 +54,7 @@ int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
         rlimit const limit{own_memory() + bytes, RLIM_INFINITY};
         if (!is_sanitized && ::setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
         auto const from = read_model_description(directory);
-        resident<autoencoder<wide>> own(from.vocabulary(), held_for::use);
+        owned_model<autoencoder<wide>> own(from.vocabulary(), model_mode::inference);
         load_autoencoder(from, own.model);
         auto const& table = own.model.embed_tokens.weight.value;
         status = table[0] == 1.0F && table[table.size() - 1] == last ? 0 : 2;
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(no_layout_is_held_twice) {
                torch = folder.path("torch");
     rlim_t weights = 0;
     {
-        resident<autoencoder<wide>> own(vocabulary, held_for::use);
+        owned_model<autoencoder<wide>> own(vocabulary, model_mode::inference);
         auto& table = own.model.embed_tokens.weight.value;
         table[0] = 1;
         table[table.size() - 1] = 3;

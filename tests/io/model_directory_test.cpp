@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     BOOST_TEST((from.sizes == with_any_head(C)));
     BOOST_TEST(matches(C, from));
     BOOST_TEST(!matches(C.autoencoder, from));
-    resident<calm_model<C>> w(from.vocabulary(), held_for::use);
+    owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
     load_calm(from, w.model);
 
     temporary_folder const folder;
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model
         BOOST_TEST((source.layout() == layout));
         BOOST_TEST(source.files() == files);
         BOOST_TEST(source.tensors().size() == plain.tensors().size() + second_names);
-        resident<calm_model<C>> w(from.vocabulary(), held_for::use);
+        owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
         load_calm(from, w.model);
         temporary_folder const folder;
         save_calm(folder.path("again"), w.model, from.description);
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, variant, variants) {
     constexpr configuration<> C = variant::value;
     auto const from = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
-    resident<calm_model<C>> w(from.vocabulary(), held_for::use);
+    owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
     load_calm(from, w.model);
     temporary_folder const folder;
     save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, va
 
 BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
     auto const from = read_model_description(checkpoint("base", "calm"));
-    resident<calm_model<two>> w(101, held_for::use);
+    owned_model<calm_model<two>> w(101, model_mode::inference);
     auto const sentence = sentence_of([&] { load_calm(from, w.model); });
     for (char const* const part :
          {"patch_size: expected 2, found 4", "latent_size: expected 8, found 16",
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
     BOOST_TEST(file.find("ae_model.decoder.lm_head_weight") == nullptr);
     for (auto const& tensor : file.tensors()) BOOST_TEST(!tensor.name.starts_with("generative_head."));
 
-    resident<calm_model<tiny>> other(7, held_for::use);
+    owned_model<calm_model<tiny>> other(7, model_mode::inference);
     load_calm(from, other.model);
     save_calm(folder.path("copy"), other.model, from.description);
     check_same_weights(path + "/model.safetensors", folder.path("copy/model.safetensors"));
@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
 }
 
 BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "old"}, {"counts", "kept"}});
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(folder.content("model/metrics.jsonl") == "first\nsecond\n");
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
     BOOST_TEST(!std::filesystem::exists(folder.path("model.previous")));
-    resident<calm_model<tiny>> other(7, held_for::use);
+    owned_model<calm_model<tiny>> other(7, model_mode::inference);
     load_calm(read_model_description(path), other.model);
     BOOST_TEST(other.model.transformer.llama.child<"norm">().weight.value[0] == 42);
 
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     d.llama.hidden_size = 9;
@@ -341,7 +341,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
 }
 
 BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny());
@@ -361,7 +361,7 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
     save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST((from.sizes == with_any_head(tiny)));
-    resident<calm_model<tiny>> other(7, held_for::use);
+    owned_model<calm_model<tiny>> other(7, model_mode::inference);
     load_calm(from, other.model);
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
@@ -403,7 +403,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
@@ -420,7 +420,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
@@ -459,7 +459,7 @@ using inputs = boost::mpl::list<of_tokens, of_latents, of_both>;
 
 template <model_configuration auto C> void check_input_is_kept() {
     temporary_folder const folder;
-    resident<calm_model<C>> own(7, held_for::use);
+    owned_model<calm_model<C>> own(7, model_mode::inference);
     context<> ctx(3, 1);
     initialise(ctx, own.model);
     save_calm(folder.path("model"), own.model, describe_calm<C>(7, {}, {}, ours()));
@@ -467,7 +467,7 @@ template <model_configuration auto C> void check_input_is_kept() {
     BOOST_TEST((from.sizes.input == C.input));
     for (auto const kind : {input_kind::tokens, input_kind::latents, input_kind::both})
         BOOST_TEST(matches(reading(kind), from) == (kind == C.input));
-    resident<calm_model<C>> again(7, held_for::use);
+    owned_model<calm_model<C>> again(7, model_mode::inference);
     load_calm(from, again.model);
     save_calm(folder.path("again"), again.model, from.description);
     check_same_weights(folder.path("model/model.safetensors"), folder.path("again/model.safetensors"));
@@ -482,7 +482,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
 
 // While the files of a model are replaced one by one, readers use the complete new model.
 BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
-    resident<calm_model<tiny>> w(7, held_for::use);
+    owned_model<calm_model<tiny>> w(7, model_mode::inference);
     temporary_folder const folder;
     save_calm(folder.path("model"), w.model, describe_tiny());
     save_calm(folder.path("model/new"), w.model, describe_tiny());
@@ -506,7 +506,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
 
 BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
     temporary_folder const folder;
-    resident<calm_model<tiny>> own(7);
+    owned_model<calm_model<tiny>> own(7);
     initialise(context<>(1, 1), own.model);
     auto const path = folder.path("model");
     save_calm(path, own.model, describe_tiny());
@@ -529,7 +529,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
             for (auto const& p : detail::whole_parameters(own.model))
                 tensors.push_back(to_store(p.name, p.shape, std::span<float const>(p.value.begin(), p.value.end())));
             write_safetensors(broken + "/model.safetensors", tensors, {{"format", "pt"}}, type);
-            resident<calm_model<tiny>> other(7);
+            owned_model<calm_model<tiny>> other(7);
             auto const stored = read_model_description(broken);
             BOOST_CHECK_EXCEPTION(
                 load_calm(stored, other.model), error,

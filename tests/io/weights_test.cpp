@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "calm/model/calm.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "support/sentences.hpp"
 #include "support/small.hpp"
 #include "support/temporary_folder.hpp"
@@ -23,7 +23,7 @@ using in_bf16 = autoencoder<small.autoencoder, bf16_weights>;
 
 struct written {
     temporary_folder folder;
-    resident<in_float> own{11, held_for::use};
+    owned_model<in_float> own{11, model_mode::inference};
     written() {
         initialise(context<>(5, 1), own.model);
         for (auto const& p : parameters_of(own.model))
@@ -39,7 +39,7 @@ struct written {
 // Calls f(name, values of the model, tensor of the file) for every parameter loaded from a file.
 template <class F> void with_loaded(std::string const& path, F const& f) {
     auto const file = safetensors_file::open(path);
-    resident<in_bf16> read(11, held_for::use);
+    owned_model<in_bf16> read(11, model_mode::inference);
     load_weights(file, tied_names_of_autoencoder, parameters_of(read.model));
     for (auto const& p : parameters_of(read.model))
         with_values(p, [&](auto const& values) { f(p.name, values, file.at(p.name)); });
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
     written model;
     auto const path = model.saved("rounded", stored_type::bf16);
     auto const file = safetensors_file::open(path);
-    resident<in_bf16> read(11, held_for::use);
+    owned_model<in_bf16> read(11, model_mode::inference);
     load_weights(file, tied_names_of_autoencoder, parameters_of(read.model));
     save_weights(model.folder.path("again"), parameters_of(read.model));
     auto const again = safetensors_file::open(model.folder.path("again"));
@@ -111,8 +111,8 @@ BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
 BOOST_AUTO_TEST_CASE(a_device_holds_the_bf16_that_the_cpu_holds) {
     written model;
     auto const file = safetensors_file::open(model.saved("exact", stored_type::f32));
-    resident<in_bf16> here(11, held_for::use);
-    resident<autoencoder<small.autoencoder, bf16_weights_on<emulated>>> there(11, held_for::use);
+    owned_model<in_bf16> here(11, model_mode::inference);
+    owned_model<autoencoder<small.autoencoder, bf16_weights_on<emulated>>> there(11, model_mode::inference);
     context<emulated> ctx(1, 1);
     load_weights(file, tied_names_of_autoencoder, parameters_of(here.model));
     load_weights(ctx, file, tied_names_of_autoencoder, parameters_of(there.model));

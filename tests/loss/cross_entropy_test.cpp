@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     for (auto const& [R, V] :
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(values_by_the_definition, E, executors_and_blocks)
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(huge_logits_stay_finite_and_nan_shows, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(huge_logits_stay_finite_and_nan_shows, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(huge_logits_stay_finite_and_nan_shows, E, executor
     BOOST_TEST(std::isfinite(p.loss[2]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ties_go_to_the_lowest_index, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ties_go_to_the_lowest_index, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 2);
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ties_go_to_the_lowest_index, E, executors_and_bloc
     BOOST_TEST(p.argmax(ctx)[0] == 8999);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_and_their_order_change_no_bit, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_and_their_order_change_no_bit, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     using enum thread_order;
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_and_their_order_change_no_bit, E, exec
     for (std::size_t i = 4; i < all.size(); ++i) BOOST_CHECK((all[i] == all[i % 4]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(devices_agree, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     for (auto const& [R, V] : {std::pair(1, 1), std::pair(3, 257), std::pair(258, 300), std::pair(2, 8193)}) {
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors_and_blocks) {
 }
 
 // Several targets per row equal the mean of runs with one target each, for losses and gradients; one chunk and two.
-BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t M = 3;
@@ -200,37 +200,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(several_targets_are_the_mean_of_single_ones, E, ex
 }
 
 // Forward holds one chunk of logits for one block of rows at a time; backward holds all chunks of the block.
-BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk_or_by_all, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(memory_is_one_block_by_one_chunk_or_by_all, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
-    context<backend> rehearsal(1, 1);
+    context<backend> dry(1, 1);
     // A device holds the logits of the whole vocabulary, for as many rows as fit a quarter of its memory: here one.
-    if constexpr (device_memory<backend>) ctx.memory = rehearsal.memory = 4 * 9000 * sizeof(T);
+    if constexpr (device_memory<backend>) ctx.memory = dry.memory = 4 * 9000 * sizeof(T);
     problem<T, backend> p(2, 9000);
     p.run(ctx, false);
-    BOOST_TEST(ctx.scratch.peak() < 2 * 4096 * sizeof(T) + 4096);
+    BOOST_TEST(ctx.workspace.peak() < 2 * 4096 * sizeof(T) + 4096);
     p.run(ctx, true);
-    BOOST_TEST(ctx.scratch.used() == 0U);
-    BOOST_TEST(ctx.scratch.peak() < 2 * (9000 + 4096) * sizeof(T) + 4096);
-    rehearsal.rehearse(true);
+    BOOST_TEST(ctx.workspace.used() == 0U);
+    BOOST_TEST(ctx.workspace.peak() < 2 * (9000 + 4096) * sizeof(T) + 4096);
+    dry.set_dry_run(true);
     auto const before = p.dx;
-    p.run(rehearsal, true);
-    BOOST_TEST(rehearsal.scratch.peak() == ctx.scratch.peak());
+    p.run(dry, true);
+    BOOST_TEST(dry.workspace.peak() == ctx.workspace.peak());
     BOOST_CHECK((p.dx == before));
 }
 
 // For any number of rows and tokens.
 BOOST_AUTO_TEST_CASE(logits_of_a_large_vocabulary_take_64_megabytes) {
     context<> ctx(1, 1);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     problem<float> p(2000, 128257);
     p.run(ctx, true);
-    BOOST_TEST(ctx.scratch.peak() > std::size_t{50} << 20);
-    BOOST_TEST(ctx.scratch.peak() < std::size_t{67} << 20);
+    BOOST_TEST(ctx.workspace.peak() > std::size_t{50} << 20);
+    BOOST_TEST(ctx.workspace.peak() < std::size_t{67} << 20);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, devices_and_blocks) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
@@ -254,16 +254,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, executors_and_blocks) {
 BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
     context<> ctx(1, 1);
     auto const refused = [&](auto&& change, char const* sentence) {
-        for (bool const rehearsing : {false, true}) {
+        for (bool const is_dry_run : {false, true}) {
             problem<float> p(3, 7);
             change(p);
             auto const before = p.dx;
-            ctx.rehearse(rehearsing);
+            ctx.set_dry_run(is_dry_run);
             BOOST_CHECK_EXCEPTION(p.run(ctx, true), error, says(errc::usage, "calm::cross_entropy", sentence));
             BOOST_CHECK((p.dx == before));
-            BOOST_TEST(ctx.scratch.used() == 0U);
+            BOOST_TEST(ctx.workspace.used() == 0U);
         }
-        ctx.rehearse(false);
+        ctx.set_dry_run(false);
     };
     refused([](auto& p) { p.R = 2; }, "expected loss of 3 numbers, found 2");
     refused([](auto& p) { p.R = 4; }, "expected loss of 3 numbers, found 4");
@@ -303,11 +303,11 @@ BOOST_AUTO_TEST_CASE(slopes_are_rounded_where_products_are) {
             auto const dx = ctx.saved.take<float>(x.extents()), dtable = ctx.saved.take<float>(table.extents());
             auto const loss = ctx.saved.take<float>(extents<dyn>(R));
             fill(ctx, dtable, 0.0F);
-            auto const targets = bring_ids(ctx, ids, V);
+            auto const targets = ids_to_device(ctx, ids, V);
             cross_entropy(ctx, loss, dx, dtable, x, table, targets, 1.0);
             auto const taken = [&](auto const& values) {
                 std::vector<float> room;
-                auto const here = on_host(ctx, values, room);
+                auto const here = to_host(ctx, values, room);
                 return std::vector<double>(here.begin(), here.end());
             };
             return std::array{taken(loss), taken(dx), taken(dtable)};

@@ -23,11 +23,11 @@ template <class T, class Backend> struct problem {
         numbers<token_id, Backend> tokens(uniforms.size(), -1);
         draw_tokens(ctx, out_vector<Backend>(tokens), 1, in_rows<Backend, D>(x), in_rows<Backend, D>(table),
                     in_rows<Backend, K>(uniforms));
-        BOOST_TEST(ctx.scratch.used() == 0U);
+        BOOST_TEST(ctx.workspace.used() == 0U);
         return copied(tokens);
     }
     // The probabilities of row r, in double.
-    [[nodiscard]] std::vector<double> law(index_t r) const {
+    [[nodiscard]] std::vector<double> distribution(index_t r) const {
         std::vector<double> p;
         double all = 0;
         for (index_t v = 0; v < V; ++v) {
@@ -46,7 +46,7 @@ template <class T, class Backend> struct problem {
 }  // namespace
 
 // The uniform number falls into the drawn token's part of [0, 1), up to the rounding of the part's ends.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, devices_and_blocks) {
     using T = typename E::scalar;
     double const slack = std::is_same_v<T, float> ? 2e-5 : 1e-12;
     for (auto const& [R, V, N] : {std::tuple<index_t, index_t, index_t>{0, 3, 2},
@@ -59,23 +59,23 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_draw_is_where_its_number_falls, E, executors_and
         problem<T, typename E::backend> const p(R, V, N);
         auto const tokens = p.run(ctx);
         for (index_t r = 0; r < R; ++r) {
-            auto const law = p.law(r);
+            auto const distribution = p.distribution(r);
             for (index_t n = 0; n < N; ++n) {
                 auto const at = static_cast<std::size_t>((r * N + n) * K);
                 BOOST_TEST((tokens[at] == -1 && tokens[at + 2] == -1), "another token was drawn");
                 BOOST_REQUIRE((tokens[at + 1] >= 0 && tokens[at + 1] < V));
                 auto const u = static_cast<double>(p.uniforms[at + 1]);
                 double below = 0;
-                for (token_id v = 0; v < tokens[at + 1]; ++v) below += law[static_cast<std::size_t>(v)];
+                for (token_id v = 0; v < tokens[at + 1]; ++v) below += distribution[static_cast<std::size_t>(v)];
                 BOOST_TEST(u >= below - slack);
-                BOOST_TEST(u < below + law[static_cast<std::size_t>(tokens[at + 1])] + slack);
+                BOOST_TEST(u < below + distribution[static_cast<std::size_t>(tokens[at + 1])] + slack);
             }
         }
     }
 }
 
 // A correct sampler fails for one in a million seeds; the seed is fixed.
-BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, devices_and_blocks) {
     context<typename E::backend> ctx(1, 2);
     problem<typename E::scalar, typename E::backend> const p(3, 17, 20000);
     auto const tokens = p.run(ctx);
@@ -83,12 +83,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_law_of_the_softmax, E, executors_an
         std::vector<std::int64_t> seen(17);
         for (index_t n = 0; n < p.N; ++n)
             ++seen[static_cast<std::size_t>(tokens[static_cast<std::size_t>((r * p.N + n) * K + 1)])];
-        BOOST_TEST(p_value(p.law(r), seen) > 1e-6);
+        BOOST_TEST(p_value(p.distribution(r), seen) > 1e-6);
     }
 }
 
 // Also at the ends of [0, 1), and where the probabilities of most tokens round to 0.
-BOOST_AUTO_TEST_CASE_TEMPLATE(no_draw_is_a_token_without_probability, E, executors_and_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(no_draw_is_a_token_without_probability, E, devices_and_blocks) {
     using T = typename E::scalar;
     for (index_t const V : {300, 9000}) {
         context<typename E::backend> ctx(1, 2);

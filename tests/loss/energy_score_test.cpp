@@ -17,9 +17,9 @@ using scores = calm::extents<calm::dyn>;
 using latents = calm::extents<calm::dyn, calm::dyn>;
 using samples = calm::extents<calm::dyn, calm::dyn, calm::dyn>;
 using complex = std::complex<double>;
-using calm::test::executor;
-using calm::test::executors;
-using real = executor<calm::cpu, double>;
+using calm::test::test_device;
+using calm::test::test_devices;
+using real = test_device<calm::cpu, double>;
 
 // A problem and its solution.
 template <class E> struct problem {
@@ -116,12 +116,12 @@ template <class E> void compare_with_reference(std::string const& variant) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_reference_agrees, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_reference_agrees, E, test_devices) {
     for (auto const* variant : {"base", "two"}) compare_with_reference<E>(variant);
 }
 
 // Sizes below, at and above a tile, a packet, a block of targets and a block of threads.
-BOOST_AUTO_TEST_CASE_TEMPLATE(any_size_follows_the_formula, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(any_size_follows_the_formula, E, test_devices) {
     for (index_t const N : {2, 3, 4, 5, 8, 11, 18})
         for (index_t const M : {1, 3, 8, 17})
             for (index_t const L : {0, 1, 7, 16, 33, 131}) {
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(the_gradient_by_complex_step) {
         p.solve(beta);
         double largest = 0.0;
         for (double const d : p.dx) largest = std::max(largest, std::abs(d));
-        problem<executor<calm::cpu, complex>> c(2, 5, 6, 9);
+        problem<test_device<calm::cpu, complex>> c(2, 5, 6, 9);
         std::ranges::copy(p.x, c.x.begin());
         std::ranges::copy(p.eps, c.eps.begin());
         std::ranges::copy(p.mean, c.mean.begin());
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(the_gradient_by_complex_step) {
 }
 
 // Devices agree up to a few rounding errors, with gradients of many chunks of elements.
-BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(devices_agree, E, test_devices) {
     for (double const beta : {1.0, 0.4, 1.9}) {
         problem<E> p(3, 9, 20, 261);
         problem<real> q(3, 9, 20, 261);
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
 }
 
 // Targets drawn inside are the keyed sequence in the order position, target, element.
-BOOST_AUTO_TEST_CASE_TEMPLATE(drawn_targets_are_the_keyed_normals, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(drawn_targets_are_the_keyed_normals, E, test_devices) {
     using T = typename E::scalar;
     key const k{77, stream::target, 2};
     for (auto const& [M, L] : {std::pair<index_t, index_t>(11, 21), {3, 130}, {2, 259}, {17, 8}, {5, 1}}) {
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(drawn_targets_are_the_keyed_normals, E, executors)
         using calm::test::copied;
         BOOST_TEST(close(copied(drawn.score), copied(given.score), calm::test::kind::output));
         BOOST_TEST(close(copied(drawn.dx), copied(given.dx), calm::test::kind::gradient));
-        if constexpr (calm::block_executor<typename E::backend>) {  // the cpu's normals differ in the last bits
+        if constexpr (calm::block_backend<typename E::backend>) {  // the cpu's normals differ in the last bits
             BOOST_TEST(std::ranges::equal(drawn.score, given.score));
             BOOST_TEST(std::ranges::equal(drawn.dx, given.dx));
         }
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(drawn_targets_are_the_keyed_normals, E, executors)
 }
 
 // Parts of a batch with their start positions equal the whole.
-BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_equal_the_whole, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_equal_the_whole, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     index_t const R = 7, N = 4, M = 9, L = 18;
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_equal_the_whole, E, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(threads_and_their_order_change_nothing, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(threads_and_their_order_change_nothing, E, test_devices) {
     problem<E> one(65, 8, 20, 40);
     one.solve(drawn_targets{{9, stream::target, 1}}, 1.0, 1);
     using enum calm::thread_order;
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE(scale_and_shift) {
 }
 
 // At step 0 of training all samples are equal; a sample may also equal a target exactly.
-BOOST_AUTO_TEST_CASE_TEMPLATE(equal_vectors_have_distance_and_slope_zero, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_vectors_have_distance_and_slope_zero, E, test_devices) {
     for (double const beta : {0.3, 1.0, 1.9}) {
         problem<E> p(1, 4, 5, 17);
         std::ranges::fill(p.x, typename E::scalar(0.25));
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_vectors_have_distance_and_slope_zero, E, exe
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(not_a_number_is_not_hidden, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(not_a_number_is_not_hidden, E, test_devices) {
     for (double const beta : {1.0, 1.5}) {
         problem<E> p(3, 4, 5, 17);
         p.x[1 * 4 * 17 + 3] = std::numeric_limits<typename E::scalar>::quiet_NaN();
@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(not_a_number_is_not_hidden, E, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(no_positions, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(no_positions, E, test_devices) {
     problem<E> p(0, 4, 5, 6);
     p.solve(1.0);
     BOOST_TEST(p.score.size() == 0);
@@ -314,11 +314,11 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_with_a_sentence) {
             return e.code() == calm::errc::usage && std::string(e.what()).find(words) != std::string::npos;
         };
     };
-    problem<executor<calm::cpu, float>> alone(2, 1, 3, 4);
+    problem<test_device<calm::cpu, float>> alone(2, 1, 3, 4);
     BOOST_CHECK_EXCEPTION(alone.solve(1.0), calm::error, says("N >= 2"));
-    problem<executor<calm::cpu, float>> untargeted(2, 2, 0, 4);
+    problem<test_device<calm::cpu, float>> untargeted(2, 2, 0, 4);
     BOOST_CHECK_EXCEPTION(untargeted.solve(1.0), calm::error, says("M >= 1"));
-    problem<executor<calm::cpu, float>> p(2, 2, 3, 4);
+    problem<test_device<calm::cpu, float>> p(2, 2, 3, 4);
     for (double const beta : {0.0, 2.0, -1.0, static_cast<double>(NAN)})
         BOOST_CHECK_EXCEPTION(p.solve(beta), calm::error, says("0 < beta < 2"));
     calm::tensor<float, samples> const other(samples(2, 2, 5));

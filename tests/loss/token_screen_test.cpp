@@ -48,7 +48,7 @@ std::vector<token_id> with_screen(matrix<> const& x, matrix<W> const& table, tok
     context<> ctx(1, threads);
     std::vector<token_id> tokens(static_cast<std::size_t>(x.extent(0)), -1);
     argmax_token(ctx, {tokens.data(), extents<dyn>(x.extent(0))}, x.view(), table.view(), screen);
-    BOOST_TEST(ctx.scratch.used() == 0U);
+    BOOST_TEST(ctx.workspace.used() == 0U);
     return tokens;
 }
 

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_dimension_is_clamped_from_below, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_dimension_is_clamped_from_below, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_dimension_is_clamped_from_below, E, executor
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(devices_agree, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     using enum thread_order;
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(nan_is_not_clamped_away, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(nan_is_not_clamped_away, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 1);

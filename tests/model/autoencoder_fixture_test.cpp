@@ -4,7 +4,7 @@
 using namespace calm;
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoencoder_agrees_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;

@@ -13,7 +13,7 @@ constexpr index_t fixture_patch = 4;  // of patch_level, independent of the conf
 // reference, so they run in double to exclude rounding from the comparison.
 template <class Variant> struct loaded {
     using backend = typename Variant::backend;
-    using T = std::conditional_t<block_executor<backend>, double, float>;
+    using T = std::conditional_t<block_backend<backend>, double, float>;
     static constexpr autoregressive_configuration C{.llama = llama_sizes_of(Variant::value)};
     fixture f;
     context<backend> ctx{1, 2};
@@ -34,7 +34,7 @@ template <class Variant> struct loaded {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference, variant, variants_on_devices) {
     loaded<variant> m("autoregressive");
     using T = typename loaded<variant>::T;
     using backend = typename variant::backend;
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference
     BOOST_TEST(close(stepwise, copied(again), kind::output));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_reference, variant, variants_on_devices) {
     loaded<variant> m("patch_level");
     double const loss = m.model.loss_and_gradient(m.ctx, m.ids(), m.length / fixture_patch, fixture_patch);
     BOOST_TEST(loss == m.f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
 BOOST_AUTO_TEST_CASE(a_tied_table_has_the_gradients_of_both_places) {
     loaded<variant_on<base_variant, cpu>> untied("autoregressive");
     constexpr autoregressive_configuration C{.llama = llama_sizes_of(base), .tie_word_embeddings = true};
-    resident<autoregressive_model<C>> tied(untied.model.vocabulary());
+    owned_model<autoregressive_model<C>> tied(untied.model.vocabulary());
     load_parameters(parameters_of(tied.model), untied.f);
     auto const& table = untied.model.embed_tokens.weight;
     auto const& head = untied.model.lm_head.weight;

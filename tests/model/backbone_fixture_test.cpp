@@ -4,11 +4,11 @@
 using namespace calm;
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     // Block kernels sum in another order than the reference, so they run in double to exclude rounding.
-    using T = std::conditional_t<block_executor<backend>, double, float>;
+    using T = std::conditional_t<block_backend<backend>, double, float>;
     fixture const f(variant_name<C>(), "backbone");
     context<backend> ctx(1, 2);
     arena<backend> values("values");

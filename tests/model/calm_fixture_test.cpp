@@ -14,7 +14,7 @@ template <class Head> std::vector<float> noise_of(fixture const& f, index_t posi
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using head = energy_head<C, space<backend>>;
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_energy_head_agrees_with_the_reference, variant
     check_gradients(parameters_of(model), f);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     using model_type = calm_model<C, space<backend>>;

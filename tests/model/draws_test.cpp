@@ -19,7 +19,7 @@ constexpr index_t V = 13, K = 2, L = 4;
 
 // No token is id 0.
 template <class Backend> auto tokens_above_zero(index_t n) {
-    typename executor<Backend, token_id>::vector ids{extents<dyn>(n)};
+    typename test_device<Backend, token_id>::vector ids{extents<dyn>(n)};
     for (index_t i = 0; i < n; ++i) ids[i] = static_cast<token_id>(1 + (5 * i + i / V) % (V - 1));
     return ids;
 }
@@ -74,7 +74,7 @@ std::vector<char> every(std::vector<char> const& all, std::size_t stride, std::s
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_rate_each_by_itself, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_rate_each_by_itself, on, test_devices) {
     BOOST_TEST(autoencoder_objective{}.dropout == 0.15);
     for (double const rate : {0.15, 0.4}) {
         auto const drawn = draw_step<on>(3, rate);
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_token_is_hidden_and_a_latent_dropped_with_the_ra
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_alone, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_alone, on, test_devices) {
     using backend = typename on::backend;
     auto const none = draw_step<on>(3, 0, 50);
     BOOST_TEST(std::count(none.hidden.begin(), none.hidden.end(), 1) == 0);
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rate_of_zero_hides_nothing_and_labels_are_left_a
 }
 
 // Micro-batches draw the same noise as the whole step.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_draws_by_its_number_in_the_step, on, test_devices) {
     using backend = typename on::backend;
     context<backend> ctx(11, 1);
     autoencoder<uneven.autoencoder, space<backend, typename on::scalar>> const model(V);
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(the_noise_of_a_head_is_uniform_around_zero) {
 
 // In training the noise is the uniforms of stream head_noise and the normals of stream target, indexed by the position
 // in the step. There are more positions than one chunk of the head.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     using head = energy_head<uneven, space<backend, T>>;
@@ -234,14 +234,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, e
 }
 
 // In sampling, row r uses the uniforms of the key and number given for it, times the scale.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     using head = energy_head<uneven, space<backend, T>>;
     constexpr index_t R = 3, N = 5, D = head::D, S = head::S;
     prepared<head, T, backend> p({}, 2);
     auto const hidden = draws<T, backend>(R * D, 1);
-    std::array<noise_place, R> const places{
+    std::array<row_rng, R> const places{
         {{{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}}};
     for (double const scale : {1.0, 0.25}) {
         numbers<T, backend> z(static_cast<std::size_t>(R * N * L));
@@ -265,7 +265,7 @@ bool ends_with(std::string const& name, char const* end) {
 }  // namespace
 
 // By the published names: gains of norms are 1, biases and the head's last layer 0, all else normal(0, 0.02).
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_starts_as_published, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     constexpr index_t vocabulary = 300;

@@ -14,7 +14,7 @@ double multiplied = 0;  // floating-point operations
 namespace calm::detail {
 // Overload resolution prefers this function to the template.
 inline void gemm(context<blocks> const& ctx, product<double> const& p) {
-    if (!ctx.rehearsing()) multiplied += flops::product(p.m, p.k, p.n);
+    if (!ctx.is_dry_run()) multiplied += flops::product(p.m, p.k, p.n);
     gemm<double>(ctx, p);
 }
 }  // namespace calm::detail
@@ -24,7 +24,7 @@ inline void gemm(context<blocks> const& ctx, product<double> const& p) {
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/train/muon.hpp"
 #include "support/small.hpp"
 
@@ -56,7 +56,7 @@ std::vector<token_id> labels_of(std::span<token_id const> tokens) {
 }
 
 template <class Model> struct own_model {
-    resident<Model> own{V};
+    owned_model<Model> own{V};
     context<blocks> ctx{3};
     own_model() {
         initialise(ctx, own.model);
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(muon_multiplies_what_is_counted) {
         context<blocks> ctx(3);
         std::vector<double> numbers(static_cast<std::size_t>(rows * columns), 0.5);
         multiplied = 0;
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         static_cast<void>(orthogonalised(
             ctx, view<double, extents<dyn, dyn>, blocks>(numbers.data(), extents<dyn, dyn>(rows, columns))));
         BOOST_TEST(multiplied == flops::muon(rows, columns));

@@ -152,9 +152,9 @@ BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
         BOOST_TEST(3 * block::flops(attended) == flops::llama(c, attended));
     }
     static_assert(feed_forward_layer<24, 40>::flops() == flops::product(3, 24, 40));
-    static_assert(stack<feed_forward_layer<24, 40>, 5>::flops() == 5 * flops::product(3, 24, 40));
-    static_assert(chain<linear<3, 5>, silu_layer<5>, linear<5, 2>>::flops() == 2 * (15 + 10));
-    static_assert(layer_norm_layer<3>::flops() == 0 && bare_layer_norm<3>::flops() == 0);
+    static_assert(repeated_layer<feed_forward_layer<24, 40>, 5>::flops() == 5 * flops::product(3, 24, 40));
+    static_assert(sequential<linear<3, 5>, silu_layer<5>, linear<5, 2>>::flops() == 2 * (15 + 10));
+    static_assert(layer_norm_layer<3>::flops() == 0 && layer_norm_no_affine<3>::flops() == 0);
 }
 
 // Computed by hand for a 3 x 5 matrix: three times 2 (3 5 3 + 3 3 3 + 3 3 5).

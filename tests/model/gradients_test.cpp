@@ -47,7 +47,7 @@ template <class T> struct transforming : transformer_block<12, 16, 2, 1, space<c
     auto forward(context<>& ctx, matrix_view<T const, 12> const& x) const {
         return block::forward(ctx, x, P, rope_theta);
     }
-    void backward(context<>& ctx, typename block::saved const& s, matrix_view<T const, 12> const& dy,
+    void backward(context<>& ctx, typename block::saved_activations const& s, matrix_view<T const, 12> const& dy,
                   matrix_view<T, 12> const& dx) {
         block::backward(ctx, s, dy, dx, rope_theta);
     }
@@ -61,11 +61,11 @@ template <class T> struct mixing {
     static constexpr index_t inputs = (N + 1) * D;
     static constexpr index_t outputs = N * D;
     energy_block<D, space<cpu, T>> block;
-    struct saved {
-        typename energy_block<D, space<cpu, T>>::saved inner;
+    struct saved_activations {
+        typename energy_block<D, space<cpu, T>>::saved_activations inner;
         matrix_view<T, outputs> y;
     };
-    saved forward(context<>& ctx, matrix_view<T const, inputs> const& rows_of_both) const {
+    saved_activations forward(context<>& ctx, matrix_view<T const, inputs> const& rows_of_both) const {
         index_t const R = rows_of_both.extent(0);
         auto const x = ctx.saved.template take<T>(extents<dyn, D>(R * N));
         auto const y = ctx.saved.template take<T>(extents<dyn, D>(R));
@@ -76,7 +76,7 @@ template <class T> struct mixing {
         auto const s = block.forward(ctx, x, y);
         return {s, reshape(s.y, extents<dyn, outputs>(R))};
     }
-    void backward(context<>& ctx, saved const& s, matrix_view<T const, outputs> const& dout,
+    void backward(context<>& ctx, saved_activations const& s, matrix_view<T const, outputs> const& dout,
                   matrix_view<T, inputs> const& dboth) {
         index_t const R = dout.extent(0);
         std::vector<T> dx(static_cast<std::size_t>(R * N * D), T(777));  // must be overwritten
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(the_whole_autoencoder_by_central_differences) {
     loss();
     check_central_differences(p.params, loss);
     BOOST_TEST(p.ctx.saved.used() == 0U);
-    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    BOOST_TEST(p.ctx.workspace.used() == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
@@ -157,13 +157,13 @@ struct step_outcome {
     double loss = 0;
     std::vector<std::vector<float>> gradients;
     std::size_t saved = 0;
-    std::size_t scratch = 0;
+    std::size_t workspace = 0;
 };
 
-step_outcome autoencoder_step(int threads, index_t patches, bool rehearse = false) {
+step_outcome autoencoder_step(int threads, index_t patches, bool dry_run = false) {
     prepared<small_autoencoder<float>, float> p{small_autoencoder<float>(V), threads};
     auto const tokens = some_tokens(patches * K);
-    p.ctx.rehearse(rehearse);
+    p.ctx.set_dry_run(dry_run);
     step_outcome result;
     {
         arena_scope const scope(p.ctx.saved);
@@ -172,11 +172,11 @@ step_outcome autoencoder_step(int threads, index_t patches, bool rehearse = fals
     }
     for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
     result.saved = p.ctx.saved.peak();
-    result.scratch = p.ctx.scratch.peak();
+    result.workspace = p.ctx.workspace.peak();
     return result;
 }
 
-step_outcome model_step(int threads, index_t sequences, bool rehearse = false) {
+step_outcome model_step(int threads, index_t sequences, bool dry_run = false) {
     prepared<small_model<float>, float> p{small_model<float>(V), threads};
     arena<> frozen("autoencoder");
     allocate(p.model.ae_model, frozen, static_cast<arena<>*>(nullptr));
@@ -184,12 +184,12 @@ step_outcome model_step(int threads, index_t sequences, bool rehearse = false) {
         draw(std::span(q.value, static_cast<std::size_t>(q.size)), 7, 0.3);
     constexpr index_t P = 80;  // more than one attention tile
     auto const tokens = some_tokens(sequences * P * K);
-    p.ctx.rehearse(rehearse);
+    p.ctx.set_dry_run(dry_run);
     step_outcome result;
     result.loss = p.model.loss_and_gradient(p.ctx, seen(tokens), P, {.samples = 3, .targets = 5});
     for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
     result.saved = p.ctx.saved.peak();
-    result.scratch = p.ctx.scratch.peak();
+    result.workspace = p.ctx.workspace.peak();
     return result;
 }
 
@@ -201,10 +201,10 @@ template <class Step> void check_step(Step const& step) {
         BOOST_TEST((more.gradients == one.gradients), threads << " threads compute other bits than one");
     }
     for (int threads : {1, 2, 3}) {
-        auto const rehearsal = step(threads, true);
-        BOOST_TEST(rehearsal.saved == one.saved);
-        BOOST_TEST(rehearsal.scratch == step(threads, false).scratch, threads << " threads");
-        for (auto const& g : rehearsal.gradients)
+        auto const dry = step(threads, true);
+        BOOST_TEST(dry.saved == one.saved);
+        BOOST_TEST(dry.workspace == step(threads, false).workspace, threads << " threads");
+        for (auto const& g : dry.gradients)
             BOOST_TEST(std::count(g.begin(), g.end(), 0.0F) == static_cast<std::ptrdiff_t>(g.size()));
     }
     BOOST_TEST(one.saved > 0U);
@@ -214,6 +214,6 @@ template <class Step> void check_step(Step const& step) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(threads_change_no_bit_and_a_rehearsal_takes_the_memory_of_the_step) {
-    check_step([](int threads, bool rehearse) { return autoencoder_step(threads, 300, rehearse); });
-    check_step([](int threads, bool rehearse) { return model_step(threads, 3, rehearse); });
+    check_step([](int threads, bool dry_run) { return autoencoder_step(threads, 300, dry_run); });
+    check_step([](int threads, bool dry_run) { return model_step(threads, 3, dry_run); });
 }

@@ -34,7 +34,7 @@ template <int Number> struct own_head {
     static constexpr std::string_view name = Number == 0 ? "energy" : "own";
     static constexpr std::string_view architecture = Number == 1 ? "EnergyTransformer" : "OwnTransformer";
     using objective = own_objective;
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         return {static_cast<double>(at.D), static_cast<double>(at.L), static_cast<double>(width)};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_head_is_known_once_under_names_of_its_own) {
     add_head<own_head<2>>();
     add_head<own_head<2>>();
     BOOST_TEST(known_heads().size() == before + 1);
-    BOOST_TEST(find_head("OwnTransformer") == &head_facts_of<own_head<2>>());
+    BOOST_TEST(find_head("OwnTransformer") == &head_traits_of<own_head<2>>());
     auto const refused = [](auto&& add) -> std::string {
         try {
             add();

@@ -19,7 +19,7 @@ template <class Variant> struct diffusion_variant {
     static char const* name() { return variant_name<Variant::value>(); }
     using backend = typename Variant::backend;
 };
-using diffusion_variants = boost::mpl::transform<variants_on_executors, diffusion_variant<boost::mpl::_1>>::type;
+using diffusion_variants = boost::mpl::transform<variants_on_devices, diffusion_variant<boost::mpl::_1>>::type;
 
 constexpr configuration<diffusion> small_diffusion = with_head(uneven, diffusion{2});
 template <class T> using checked_diffusion = diffusion_head<small_diffusion, space<cpu, T>>;
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(impossible_bins_are_bounded) {
     BOOST_TEST(total == 1.0, boost::test_tools::tolerance(1e-9));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(diffusion_trains_on_the_noise_of_its_positions, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(diffusion_trains_on_the_noise_of_its_positions, on, test_devices) {
     check_keyed_training<diffusion_on<on>>(300, 8);
 }
 
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     constexpr index_t R = 2, N = 3, D = head::D, L = head::L;
     prepared<head, double> p({}, 1, 0.3);
     auto const hidden = draws<double>(R * D, 1);
-    std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
+    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
     for (auto const& sampling :
          std::vector<diffusion_sampling>{{1}, {2}, {5}, {5, 999}, {1000, 20}, {1000}, {1000, 999}}) {
         p.model.sampling = sampling;
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
                 p.model.net
                     .forward(p.ctx, in_rows<cpu, L>(want), {steps.data(), extents<dyn>(R * N)}, in_rows<cpu, D>(hidden))
                     .y;
-            auto const added = noise([i](key k) { return key_of_step(k, static_cast<std::uint32_t>(i)); });
+            auto const added = noise([i](key k) { return substream_key(k, static_cast<std::uint32_t>(i)); });
             for (std::size_t e = 0; e < want.size(); ++e) {
                 auto const place = static_cast<index_t>(e);
                 double const deviation = std::exp(0.5 * log_variance(process, t, y[1][place]));
@@ -293,10 +293,10 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on, test_devices) {
     diffusion_on<on> head;
     head.sampling.steps = 10;
-    check_draws_by_place<diffusion_on<on>>(head, block_executor<typename on::backend>);
+    check_draws_by_place<diffusion_on<on>>(head, block_backend<typename on::backend>);
 }
 
 // The starting noise and all steps of all samples use disjoint random numbers.
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(every_step_has_a_sequence_of_its_own) {
     std::set<std::uint64_t> seeds{draws_of.seed};
     std::vector<double> all;
     for (std::uint32_t step = 0; step < 1000; ++step) {
-        auto const own = key_of_step(draws_of, step);
+        auto const own = substream_key(draws_of, step);
         BOOST_TEST((own.stream == draws_of.stream && own.step == draws_of.step));
         seeds.insert(own.seed);
         for (std::uint64_t i = 0; i < 20; ++i) all.push_back(normal<double>(own, i));

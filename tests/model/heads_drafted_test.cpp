@@ -37,7 +37,7 @@ template <auto C, class T, class Backend = cpu> struct with_autoencoder {
     autoencoder<C.autoencoder, space<Backend, T>> ae{V};
 
     void sample(context<Backend>& ctx, matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& h,
-                std::span<noise_place const> places, double scale) const {
+                std::span<row_rng const> places, double scale) const {
         head.sample(ctx, ae, z, h, places, scale);
     }
     template <class Visitor> void visit(Visitor& visitor) {
@@ -66,16 +66,16 @@ std::vector<double> law_of_token(Prepared& p, std::vector<double> const& hidden,
     arena_scope const scope(p.ctx.saved);
     auto const y = p.model.head.draft.forward(p.ctx, in_rows<cpu, D>(hidden), seen(patch)).y;
     auto const& table = p.model.head.draft_table.weight.value;
-    std::vector<double> law;
+    std::vector<double> distribution;
     double all = 0;
     for (index_t v = 0; v < V; ++v) {
         double logit = 0;
         for (index_t d = 0; d < D; ++d) logit += y[k * D + d] * table[v * D + d];
-        law.push_back(std::exp(logit));
-        all += law.back();
+        distribution.push_back(std::exp(logit));
+        all += distribution.back();
     }
-    for (double& q : law) q /= all;
-    return law;
+    for (double& q : distribution) q /= all;
+    return distribution;
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differenc
 }
 
 // If it ignores its drafts, the head equals the energy head with equal noise.
-BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     constexpr auto C = with_head(small_drafted, energy{.num_mlp_layers = 2, .noise_size = S});
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, exec
     });
     BOOST_TEST(near(loss, of_energy, 1e-5));
     BOOST_TEST(close(copied(dhidden), copied(want), kind::gradient));
-    std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
+    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
     numbers<T, backend> const of_two(hidden.begin(), hidden.begin() + 2 * D);
     numbers<T, backend> z(2 * N * L);
     plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(of_two), places, 0.7);
@@ -215,11 +215,11 @@ BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
         std::vector<std::int64_t> counts(V * V * V);
         for (std::size_t n = 0; n < N; ++n)
             ++counts[static_cast<std::size_t>((tokens[n * K] * V + tokens[n * K + 1]) * V + tokens[n * K + 2])];
-        auto const sharpened = [&](std::vector<double> law) {
+        auto const sharpened = [&](std::vector<double> distribution) {
             double all = 0;
-            for (double& q : law) all += q = std::pow(q, sharpness);
-            for (double& q : law) q /= all;
-            return law;
+            for (double& q : distribution) all += q = std::pow(q, sharpness);
+            for (double& q : distribution) q /= all;
+            return distribution;
         };
         for (token_id a = 0; a < V; ++a)
             for (token_id b = 0; b < V; ++b)
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
         BOOST_REQUIRE(least < 1e-9);
         return best;
     };
-    noise_place place{{17, stream::generation, 5}, 0};
+    row_rng place{{17, stream::generation, 5}, 0};
     auto const drafts = [&](std::span<token_id> fresh) {
         auto const n = std::ssize(fresh) / K;
         auto const z = sampled_at<checked<double>>(p, hidden, n, {&place, 1});
@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
 }
 
 // At initialisation every sample is the posterior mean of some patch.
-BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     prepared<drafted_on<on>, T, backend> p({}, 2, 0.3);
@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
     auto const there = placed<backend>(patches);
     auto const all = copied(p.model.ae.posterior(p.ctx, in_vector<backend>(there)).mean);
     p.ctx.saved.clear();
-    std::vector<noise_place> const places{{{17, stream::generation, 5}, 0}};
+    std::vector<row_rng> const places{{{17, stream::generation, 5}, 0}};
     auto const z = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 20, places);
     for (index_t n = 0; n < 20; ++n) {
         double least = 1e9;
@@ -332,7 +332,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, executors) {
     for (auto const& x : cold) BOOST_TEST(std::isfinite(static_cast<double>(x)));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_places, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_places, on, test_devices) {
     check_draws_by_place<drafted_on<on>>({}, false);  // K tokens of 15 drafts are many rows
 }
 
@@ -343,7 +343,7 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     auto const labels = some_tokens(R * K);
     drafted_objective const o{.samples = N, .targets = 6};
     using parts = std::vector<std::pair<index_t, index_t>>;
-    auto const step = [&](int threads, parts const& of, bool rehearse = false, bool trains = true) {
+    auto const step = [&](int threads, parts const& of, bool dry_run = false, bool trains = true) {
         return step_of<checked<float>>(
             R, threads,
             [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
@@ -358,7 +358,7 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
                     });
                 return sum;
             },
-            rehearse);
+            dry_run);
     };
     auto const whole = step(1, {{0, R}});
     BOOST_TEST(std::isfinite(whole.loss));
@@ -367,9 +367,9 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
         auto const more = step(threads, {{0, R}});
         BOOST_TEST(more.loss == whole.loss);
         BOOST_TEST((more.gradients == whole.gradients && more.dhidden == whole.dhidden));
-        auto const rehearsal = step(threads, {{0, R}}, true);
-        BOOST_TEST(rehearsal.saved == more.saved);
-        BOOST_TEST(rehearsal.scratch == more.scratch);
+        auto const dry = step(threads, {{0, R}}, true);
+        BOOST_TEST(dry.saved == more.saved);
+        BOOST_TEST(dry.workspace == more.workspace);
     }
     auto const alone = step(2, {{0, R}}, false, false);
     BOOST_TEST(alone.loss == whole.loss);
@@ -396,7 +396,7 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
             for (std::uint64_t i = first * N; i < (first + R) * N; ++i) {
                 for (std::uint64_t s = 0; s < S; ++s) u.push_back(static_cast<double>(uniform(noise, i * S + s)) - 0.5);
                 for (std::uint64_t k = 0; k < K; ++k)
-                    of_drafts.push_back(static_cast<double>(uniform(key_of_step(noise, 0), i * K + k)));
+                    of_drafts.push_back(static_cast<double>(uniform(substream_key(noise, 0), i * K + k)));
             }
             for (index_t m = 0; m < M; ++m)
                 for (index_t r = 0; r < R; ++r)
@@ -468,7 +468,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
 
 // A whole language model with the head, used as in sessions.
 BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_drafted_head) {
-    resident<calm_model<small_drafted>> own(V);
+    owned_model<calm_model<small_drafted>> own(V);
     context<> ctx(3, 2);
     initialise(ctx, own.model);
     initialise(ctx, own.model.ae_model);

@@ -17,7 +17,7 @@ template <class Variant> struct flow_variant {
     static char const* name() { return variant_name<Variant::value>(); }
     using backend = typename Variant::backend;
 };
-using flow_variants = boost::mpl::transform<variants_on_executors, flow_variant<boost::mpl::_1>>::type;
+using flow_variants = boost::mpl::transform<variants_on_devices, flow_variant<boost::mpl::_1>>::type;
 
 constexpr configuration<flow> small_flow = with_head(uneven, flow{2});
 template <class T> using checked_flow = flow_head<small_flow, space<cpu, T>>;
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_gradients_of_flow_matching_by_the_complex_step) {
         });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(flow_matching_trains_on_the_noise_of_its_positions, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(flow_matching_trains_on_the_noise_of_its_positions, on, test_devices) {
     check_keyed_training<flow_on<on>>(300, 8);
 }
 
@@ -83,14 +83,14 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_flow_matching_and_a_rehearsal_take
     check_step_laws<checked_flow<float>>(300, 8);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(paths_begin_in_the_noise_of_their_places, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(paths_begin_in_the_noise_of_their_places, on, test_devices) {
     using head = flow_on<on>;
-    check_draws_by_place<head>({}, block_executor<typename on::backend>);
+    check_draws_by_place<head>({}, block_backend<typename on::backend>);
     // A zero network leaves every path at its start: the normals of the sample's number, scaled.
     using T = typename on::scalar;
     prepared<head, T, typename on::backend> p({}, 2);
     initialise(p.ctx, p.model);
-    std::vector<noise_place> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
+    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
     constexpr index_t N = 3, L = head::L;
     for (double const scale : {1.0, 0.25}) {
         auto const z = sampled_at<head>(p, draws<T>(2 * head::D, 1), N, places, scale);
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(steps_of_times_are_rounded_as_published) {
 
 // Linear layers use Xavier-uniform initialisation, the time embedding normal(0, 0.02); modulation and output are 0,
 // gains 1, biases 0. A correct generator fails for one in a million seeds and parameters; the seed is fixed.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     flow_on<on> model;
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(the_flops_of_a_flow_head_are_those_of_its_matrices) {
 
 // A whole language model with the head, used as in sessions.
 BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_flow_head) {
-    resident<calm_model<small_flow>> own(13);
+    owned_model<calm_model<small_flow>> own(13);
     context<> ctx(3, 2);
     initialise(ctx, own.model);
     initialise(ctx, own.model.ae_model);

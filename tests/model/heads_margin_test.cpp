@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(the_gradients_of_the_margin_loss_by_the_complex_step) {
     BOOST_TEST(lost > 0);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_margin_head_trains_on_the_noise_of_its_positions, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_margin_head_trains_on_the_noise_of_its_positions, on, test_devices) {
     check_keyed_training<margin_on<on>>(300, 8);
 }
 
@@ -80,12 +80,12 @@ BOOST_AUTO_TEST_CASE(a_right_guess_pays_for_near_samples_alone) {
                boost::test_tools::tolerance(1e-12));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_margin_head_are_those_of_their_places, on, executors) {
-    check_draws_by_place<margin_on<on>>({}, block_executor<typename on::backend>);
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_margin_head_are_those_of_their_places, on, test_devices) {
+    check_draws_by_place<margin_on<on>>({}, block_backend<typename on::backend>);
 }
 
 // Normal around the prediction with spread 1, or scaled, for any hidden state.
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, test_devices) {
     using head = margin_on<on>;
     using T = typename on::scalar;
     using backend = typename on::backend;
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, executors) {
     auto const there = placed<backend>(hidden);
     auto const guess = copied(p.model.linears.forward(p.ctx, in_rows<backend, head::D>(there)).y);
     p.ctx.saved.clear();
-    std::vector<noise_place> const places{{{17, stream::generation, 5}, 0}, {{17, stream::generation, 6}, 0}};
+    std::vector<row_rng> const places{{{17, stream::generation, 5}, 0}, {{17, stream::generation, 6}, 0}};
     for (double const scale : {1.0, 0.25}) {
         auto const z = sampled_at<head>(p, hidden, N, places, scale);
         for (std::size_t r = 0; r < R; ++r)

@@ -14,11 +14,11 @@ template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class B
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     attention<D, Heads, KvHeads, space<Backend, T>> inner;
-    using saved = typename decltype(inner)::saved;
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    using saved_activations = typename decltype(inner)::saved_activations;
+    saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         return inner.forward(ctx, x, P, theta);
     }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         inner.backward(ctx, s, dy, dx, theta);
     }
@@ -102,17 +102,17 @@ BOOST_AUTO_TEST_CASE(laws) {
     check_layer_laws<wide>(260);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(executors_agree, E, executors) {
-    check_executor<E, few_on>(0);
-    check_executor<E, few_on>(15);
-    check_executor<E, many_on>(140);
-    check_executor<E, alone_on>(3);
-    check_executor<E, wide_on>(260);
-    check_executor<E, broad_on>(66);
+BOOST_AUTO_TEST_CASE_TEMPLATE(devices_agree, E, test_devices) {
+    check_device<E, few_on>(0);
+    check_device<E, few_on>(15);
+    check_device<E, many_on>(140);
+    check_device<E, alone_on>(3);
+    check_device<E, wide_on>(260);
+    check_device<E, broad_on>(66);
 }
 
 // One key takes all the weight.
-BOOST_AUTO_TEST_CASE_TEMPLATE(huge_scores_stay_finite, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(huge_scores_stay_finite, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(sequences_do_not_see_each_other) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(no_position_sees_a_later_one, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(no_position_sees_a_later_one, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(no_position_sees_a_later_one, E, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(weights_sum_to_one, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(weights_sum_to_one, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130;
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(weights_sum_to_one, E, executors) {
     BOOST_TEST(worst < 2e-6);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, P = 130, B = 2;
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_step_at_a_time_through_the_cache, E, executors
         error, says(errc::usage, "holds 130 positions, but 131 are needed", "make it larger"));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 2);
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(turning_back, E, executors) {
 }
 
 // Each pair rotates by its own angle, also in heads with more pairs than one kernel block handles.
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     context<backend> ctx(1, 2);
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, executors) {
 }
 
 // Sequences of different lengths in one step give the same results as alone, in any thread order.
-BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, fresh = 3;

@@ -14,11 +14,11 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
                          42);  // one step always draws one mask
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_device, on, test_devices) {
     for (index_t const rows : {0, 1, 5, 300})
-        check_executor<on, dropped_on>(rows, {.rate = 0.4, .number = 0}, {.rate = 0.4, .number = 0});
-    check_executor<on, dropped_on>(5, {.rate = 0.4, .number = 0, .training = false},
-                                   {.rate = 0.4, .number = 0, .training = false});
+        check_device<on, dropped_on>(rows, {.rate = 0.4, .number = 0}, {.rate = 0.4, .number = 0});
+    check_device<on, dropped_on>(5, {.rate = 0.4, .number = 0, .training = false},
+                                 {.rate = 0.4, .number = 0, .training = false});
 }
 
 BOOST_AUTO_TEST_CASE(kept_numbers_are_scaled_and_the_rest_is_zero) {

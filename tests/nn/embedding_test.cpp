@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
         33);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_the_table_and_their_gradients, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_the_table_and_their_gradients, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     using layer = embedding<3, space<backend, T>>;
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_the_table_and_their_gradients, on, executo
     BOOST_CHECK((all[0] == all[1] && all[0] == all[2]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(unknown_tokens_are_errors, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(unknown_tokens_are_errors, on, test_devices) {
     using layer = embedding<3, space<typename on::backend, typename on::scalar>>;
     prepared<layer, typename on::scalar, typename on::backend> p(layer(10));
     auto const there = placed<typename on::backend>(tokens);

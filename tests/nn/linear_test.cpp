@@ -16,16 +16,17 @@ template <class T> struct part {
     static constexpr index_t inputs = 5;
     static constexpr index_t outputs = 3;
     linear<5, 7, with_bias::yes, space<cpu, T>> whole;
-    struct saved {
+    struct saved_activations {
         matrix_view<T const, 5> x;
         matrix_view<T, 3> y;
     };
-    saved forward(context<>& ctx, matrix_view<T const, 5> const& x) const {
-        saved const s{x, ctx.saved.template take<T>(extents<dyn, 3>(x.extent(0)))};
+    saved_activations forward(context<>& ctx, matrix_view<T const, 5> const& x) const {
+        saved_activations const s{x, ctx.saved.template take<T>(extents<dyn, 3>(x.extent(0)))};
         whole.template apply_part<2, 3>(ctx, s.y, x);
         return s;
     }
-    void backward(context<>& ctx, saved const& s, matrix_view<T const, 3> const& dy, matrix_view<T, 5> const& dx) {
+    void backward(context<>& ctx, saved_activations const& s, matrix_view<T const, 3> const& dy,
+                  matrix_view<T, 5> const& dx) {
         whole.template backward_part<2, 3>(ctx, s.x, dy, dx, into::overwrite);
     }
     template <class Visitor> void visit(Visitor& visitor) { whole.visit(visitor); }
@@ -43,10 +44,10 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     check_layer<part>(6);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
-    for (index_t const rows : {0, 1, 3, 17}) check_executor<on, biased_on>(rows);
-    check_executor<on, plain_on>(300);
-    check_executor<on, wide_on>(137);
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_device, on, test_devices) {
+    for (index_t const rows : {0, 1, 3, 17}) check_device<on, biased_on>(rows);
+    check_device<on, plain_on>(300);
+    check_device<on, wide_on>(137);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {

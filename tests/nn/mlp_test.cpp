@@ -1,8 +1,8 @@
 #include "calm/nn/mlp.hpp"
 
 #include "calm/emulated.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/sequential.hpp"
 #include "support/gradient_check.hpp"
 #include "support/rows.hpp"
 
@@ -20,9 +20,9 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 7}) check_layer<small>(rows);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
-    for (index_t const rows : {0, 1, 7}) check_executor<on, small_on>(rows);
-    check_executor<on, wide_on>(100);
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_device, on, test_devices) {
+    for (index_t const rows : {0, 1, 7}) check_device<on, small_on>(rows);
+    check_device<on, wide_on>(100);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(what_forward_takes_and_backward_borrows) {
     p.model.backward(p.ctx, s, matrix_view<float const, 5>(x.data(), extents<dyn, 5>(4)),
                      {dx.data(), extents<dyn, 5>(4)});
     BOOST_TEST(p.ctx.saved.used() == taken);
-    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    BOOST_TEST(p.ctx.workspace.used() == 0U);
 }
 
 namespace {
@@ -57,7 +57,7 @@ namespace {
 // (40 and 96 terms).
 template <class T, class Backend> void check_that_it_extends_as_forward() {
     using layer = residual<
-        chain<rms_norm_layer<40, space<Backend, T>, result_as::activations>, swiglu<40, 96, space<Backend, T>>>>;
+        sequential<rms_norm_layer<40, space<Backend, T>, result_as::activations>, swiglu<40, 96, space<Backend, T>>>>;
     for (index_t const rows : {0, 1, 3, 9, 16, 17, 70}) {
         context<Backend> ctx(1, 2);
         arena<Backend> values("values");

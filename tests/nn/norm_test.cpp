@@ -7,13 +7,13 @@ using namespace calm::test;
 namespace {
 template <class T> using rms = rms_norm_layer<19, space<cpu, T>>;
 template <class T> using layered = layer_norm_layer<19, space<cpu, T>>;
-template <class T> using bare = bare_layer_norm<19, space<cpu, T>>;
+template <class T> using bare = layer_norm_no_affine<19, space<cpu, T>>;
 template <class T> using wide_rms = rms_norm_layer<130, space<cpu, T>>;
 template <class T> using wide_layered = layer_norm_layer<130, space<cpu, T>>;
 template <class T, class B> using rms_on = rms_norm_layer<19, space<B, T>>;
 template <class T, class B> using wide_rms_on = rms_norm_layer<130, space<B, T>>;
 template <class T, class B> using layered_on = layer_norm_layer<19, space<B, T>>;
-template <class T, class B> using bare_on = bare_layer_norm<19, space<B, T>>;
+template <class T, class B> using bare_on = layer_norm_no_affine<19, space<B, T>>;
 template <class T, class B> using wide_layered_on = layer_norm_layer<130, space<B, T>>;
 }  // namespace
 
@@ -23,14 +23,14 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 3, 70}) check_layer<bare>(rows);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_executor, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(on_every_device, on, test_devices) {
     for (index_t const rows : {0, 1, 3, 70}) {
-        check_executor<on, rms_on>(rows);
-        check_executor<on, layered_on>(rows);
-        check_executor<on, bare_on>(rows);
+        check_device<on, rms_on>(rows);
+        check_device<on, layered_on>(rows);
+        check_device<on, bare_on>(rows);
     }
-    check_executor<on, wide_rms_on>(600);  // more than one chunk of rows
-    check_executor<on, wide_layered_on>(600);
+    check_device<on, wide_rms_on>(600);  // more than one chunk of rows
+    check_device<on, wide_layered_on>(600);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(laws) {
 }
 
 // The operation on the cpu, and the row kernel as portable block code.
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     for (index_t const d : {1, 3, 17, 255, 1031})
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(normalised_rows) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     constexpr index_t D = 19;
@@ -102,15 +102,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(zero_rows_stay_finite_and_nan_stays_in_its_row, on
 }
 
 // Without gain and bias: rows of mean 0 and variance 1, and no parameters.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_bare_norm_centres_and_scales, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_bare_norm_centres_and_scales, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    bare_layer_norm<19, space<backend, T>> norm;
+    layer_norm_no_affine<19, space<backend, T>> norm;
     BOOST_TEST(parameters<T>(norm).empty());
     typename on::context ctx(1, 2);
     auto const x = draws<T, backend>(3 * 19, 1, 5, 100);
     auto const y = copied(norm.forward(ctx, in_rows<backend, 19>(x)).y);
-    BOOST_TEST(ctx.scratch.used() == 0U);
+    BOOST_TEST(ctx.workspace.used() == 0U);
     for (std::size_t r = 0; r < 3; ++r) {
         double mean = 0, square = 0;
         for (std::size_t i = r * 19; i < (r + 1) * 19; ++i) {

@@ -1,15 +1,15 @@
 #include "calm/nn/param.hpp"
 
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/sequential.hpp"
 #include "support/gradient_check.hpp"
 
 using namespace calm;
 using namespace calm::test;
 
 namespace {
-using model_type = chain<linear<40, 60>, silu_layer<60>, layer_norm_layer<60>, linear<60, 5>>;
+using model_type = sequential<linear<40, 60>, silu_layer<60>, layer_norm_layer<60>, linear<60, 5>>;
 struct owned {
     arena<> values{"values"};
     arena<> gradients{"gradients"};
@@ -55,14 +55,14 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
     BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_executor_starts_a_model_alike, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_device_starts_a_model_alike, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
-    chain<linear<9, 20, with_bias::yes, space<backend, T>>, layer_norm_layer<20, space<backend, T>>,
-          linear<20, 7, with_bias::yes, space<backend, T>>>
+    sequential<linear<9, 20, with_bias::yes, space<backend, T>>, layer_norm_layer<20, space<backend, T>>,
+               linear<20, 7, with_bias::yes, space<backend, T>>>
         model;
-    chain<linear<9, 20, with_bias::yes, space<cpu, double>>, layer_norm_layer<20, space<cpu, double>>,
-          linear<20, 7, with_bias::yes, space<cpu, double>>>
+    sequential<linear<9, 20, with_bias::yes, space<cpu, double>>, layer_norm_layer<20, space<cpu, double>>,
+               linear<20, 7, with_bias::yes, space<cpu, double>>>
         reference;
     arena<backend> values{"values"};
     arena<> reference_values{"values"};

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/train/evaluate.hpp"
-#include "calm/train/rank_pieces.hpp"
+#include "calm/train/process_group_evaluation.hpp"
 #include "calm/train/session.hpp"
 
 #include "support/models.hpp"
@@ -58,9 +58,9 @@ std::string numbers_of(autoencoder_evaluation const& a) {
 }
 
 // Counts how often a rank asks for a piece, and how many pieces it owns.
-class counting_pieces final : public shared_pieces {
+class counting_pieces final : public distributed_evaluation {
 public:
-    explicit counting_pieces(collective& ranks) : all_(ranks) {}
+    explicit counting_pieces(process_group& ranks) : all_(ranks) {}
     mutable index_t asked = 0, own = 0;
 
     bool is_own(index_t number) const override {
@@ -69,15 +69,15 @@ public:
         own += mine ? 1 : 0;
         return mine;
     }
-    void keep_in_touch() override { all_.keep_in_touch(); }
+    void heartbeat() override { all_.heartbeat(); }
     std::vector<std::byte> gather(std::span<std::byte const> what, std::uint64_t most) override {
         return all_.gather(what, most);
     }
     void add_up(std::span<index_t> counts) override { all_.add_up(counts); }
-    void require_alike(std::span<setting const> all) override { all_.require_alike(all); }
+    void require_same_settings(std::span<setting const> all) override { all_.require_same_settings(all); }
 
 private:
-    rank_pieces all_;
+    process_group_evaluation all_;
 };
 
 // evaluate(pieces) must give equal results on one rank and on several, and every piece must have one owner.
@@ -86,7 +86,7 @@ template <class Evaluate> void check_same(Evaluate const& evaluate) {
     for (int const R : {2, 3, 4}) {
         std::atomic<int> same = 0;
         std::atomic<index_t> asked = 0, done = 0;
-        on_ranks(R, [&](collective& ranks) {
+        on_ranks(R, [&](process_group& ranks) {
             counting_pieces pieces(ranks);
             same += numbers_of(evaluate(&pieces)) == alone ? 1 : 0;
             asked += pieces.asked;
@@ -98,8 +98,8 @@ template <class Evaluate> void check_same(Evaluate const& evaluate) {
     }
 }
 
-template <class Model> resident<Model> made() {
-    resident<Model> own(V);
+template <class Model> owned_model<Model> made() {
+    owned_model<Model> own(V);
     context<> ctx(3, 1);
     initialise(ctx, own.model);
     if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
@@ -109,7 +109,7 @@ template <class Model> resident<Model> made() {
 template <class Model> void check_calm(evaluation_settings settings) {
     auto const text = text_of(45);
     bigram_table const table(V, text_of(20, 6));
-    check_same([&](shared_pieces* ranks) {
+    check_same([&](distributed_evaluation* ranks) {
         auto own = made<Model>();
         context<> ctx(1, 1);
         return evaluate_model(ctx, own.model, text, special, &table, settings, typename Model::objective{}, ranks);
@@ -132,13 +132,13 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_alike_by_any_number_of_ranks) {
     using autoencoder_type = calm_model<calm::test::small>::autoencoder_type;
     auto const text = text_of(200);
     evaluation_settings settings{.block_tokens = block, .seed = 9};
-    check_same([&](shared_pieces* ranks) {
+    check_same([&](distributed_evaluation* ranks) {
         auto own = made<autoencoder_type>();
         context<> ctx(1, 1);
         return evaluate_autoencoder(ctx, own.model, text, special.pad, 4, ranks);
     });
     settings.positions = 2300;
-    check_same([&](shared_pieces* ranks) {
+    check_same([&](distributed_evaluation* ranks) {
         auto own = made<autoencoder_type>();
         context<> ctx(1, 1);
         return evaluate_model(ctx, own.model, text, special, settings, ranks);
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_scored_alike_by_any_number_of_ra
     for (index_t const positions : {0, 50}) {
         token_evaluation_settings const settings{
             .block_tokens = block, .samples = 4, .seed = 9, .positions = positions};
-        check_same([&](shared_pieces* ranks) {
+        check_same([&](distributed_evaluation* ranks) {
             auto own = made<autoregressive_model<small_ar>>();
             context<> ctx(1, 1);
             return evaluate_model(ctx, own.model, text, special, &table, settings, bytes, ranks);
@@ -165,10 +165,10 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
     auto const heard = [](auto const& text_here, auto const& settings_here) {
         std::string said;
         try {
-            on_ranks(2, [&](collective& ranks) {
+            on_ranks(2, [&](process_group& ranks) {
                 auto own = made<model_type>();
                 context<> ctx(1, 1);
-                rank_pieces pieces(ranks);
+                process_group_evaluation pieces(ranks);
                 evaluate_model(ctx, own.model, text_here(ranks.rank()), special, nullptr, settings_here(ranks.rank()),
                                {}, &pieces);
             });
@@ -211,8 +211,8 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
     auto const heard = [](std::vector<found> const& lies, std::size_t bytes_less, index_t pieces) {
         std::string said;
         try {
-            on_ranks(2, [&](collective& ranks) {
-                rank_pieces pieces_of_ranks(ranks);
+            on_ranks(2, [&](process_group& ranks) {
+                process_group_evaluation pieces_of_ranks(ranks);
                 double sum = 0;
                 detail::piece_results<double> results(
                     &pieces_of_ranks, [&](double one) { sum += one; }, [](double const& one) { return one < 100; });
@@ -237,9 +237,9 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
     BOOST_TEST(has(heard({{1, 2}, {2, 2}}, 0, 2), "expected a message of at most 16 bytes, found one of 32"));
     for (index_t const count : {index_t{-1}, std::numeric_limits<index_t>::max()})
         BOOST_CHECK_EXCEPTION(on_ranks(2,
-                                       [&](collective& ranks) {
+                                       [&](process_group& ranks) {
                                            std::array<index_t, 2> counts{1, ranks.is_first() ? 1 : count};
-                                           rank_pieces(ranks).add_up(counts);
+                                           process_group_evaluation(ranks).add_up(counts);
                                        }),
                               error, [](error const& e) {
                                   return e.code() == errc::distributed &&
@@ -248,10 +248,10 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_has_no_pieces_to_share) {
-    BOOST_TEST(pieces_of(nullptr).get() == nullptr);
-    on_ranks(1, [](collective& ranks) { BOOST_TEST(pieces_of(&ranks).get() == nullptr); });
-    on_ranks(2, [](collective& ranks) {
-        auto const pieces = pieces_of(&ranks);
+    BOOST_TEST(distributed_evaluation_of(nullptr).get() == nullptr);
+    on_ranks(1, [](process_group& ranks) { BOOST_TEST(distributed_evaluation_of(&ranks).get() == nullptr); });
+    on_ranks(2, [](process_group& ranks) {
+        auto const pieces = distributed_evaluation_of(&ranks);
         if (pieces == nullptr || pieces->is_own(7) != (ranks.rank() == 1)) throw error(errc::usage, "not shared");
     });
 }

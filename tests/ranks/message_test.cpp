@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/train/rank_pieces.hpp"
+#include "calm/train/process_group_evaluation.hpp"
 
 #include "support/sentences.hpp"
 
@@ -26,11 +26,11 @@ using calm::test::has;
 namespace {
 
 // The errors of a job of R ranks, and of each rank.
-std::set<std::string> thrown_by(int R, std::function<void(collective&)> const& f) {
+std::set<std::string> thrown_by(int R, std::function<void(process_group&)> const& f) {
     std::mutex together;
     std::set<std::string> all;
     try {
-        on_ranks(R, [&](collective& ranks) {
+        on_ranks(R, [&](process_group& ranks) {
             try {
                 f(ranks);
             } catch (error const& why) {
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
     BOOST_TEST(all.ranks() == 3);
     BOOST_TEST(all.of(2).size() == 40U);
     // As sent by a rank that lies.
-    auto const lied = thrown_by(2, [](collective& ranks) {
+    auto const lied = thrown_by(2, [](process_group& ranks) {
         if (ranks.is_first()) {
             gather_messages(ranks, {}, 100);
         } else {
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
         }
     });
     BOOST_TEST(has(only(lied), "rank 1: expected a message of at most 100 bytes, found one of 18446744073709551552"));
-    auto const text = thrown_by(2, [](collective& ranks) {
+    auto const text = thrown_by(2, [](process_group& ranks) {
         if (ranks.is_first())
             ranks.broadcast(std::uint64_t{1} << 60);
         else
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_gathered_and_broadcast_is_what_was_there) {
-    auto const none = thrown_by(3, [](collective& ranks) {
+    auto const none = thrown_by(3, [](process_group& ranks) {
         std::string const own(static_cast<std::size_t>(ranks.rank()) * 3, static_cast<char>('a' + ranks.rank()));
         auto const all = gather_messages(ranks, std::as_bytes(std::span(own)), 6);
         auto const first = broadcast_message(ranks, all.of(2), 6);
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(what_is_gathered_and_broadcast_is_what_was_there) {
 
 BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
     auto const heard = [](std::function<std::vector<setting>(int)> const& of) {
-        return thrown_by(4, [&](collective& ranks) { require_alike(ranks, of(ranks.rank())); });
+        return thrown_by(4, [&](process_group& ranks) { require_same_settings(ranks, of(ranks.rank())); });
     };
     BOOST_TEST(heard([](int) { return std::vector<setting>{{"--seed", "1"}, {"--holdout", ""}}; }).empty());
     BOOST_TEST(
@@ -163,13 +163,13 @@ BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
 
 // A rank that is still working on its pieces learns that another one failed.
 BOOST_AUTO_TEST_CASE(a_failure_is_heard_between_pieces) {
-    auto const heard = thrown_by(2, [](collective& ranks) {
+    auto const heard = thrown_by(2, [](process_group& ranks) {
         if (!ranks.is_first()) {
             error const why(errc::data, "text.txt", "line 3", "is damaged");
             ranks.fail(why);
             throw why;
         }
-        rank_pieces const pieces(ranks);
+        process_group_evaluation const pieces(ranks);
         auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
         for (index_t piece = 0; std::chrono::steady_clock::now() < end; ++piece)
             static_cast<void>(pieces.is_own(piece));

@@ -1,7 +1,7 @@
-// Ranks whose devices exchange by NCCL: the real `nccl_engine` with a fake library in which threads are ranks, each
+// Ranks whose devices exchange by NCCL: the real `nccl_transport` with a fake library in which threads are ranks, each
 // with the emulated device.
 
-#include "calm/ranks/nccl_engine.hpp"
+#include "calm/ranks/nccl_transport.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -20,7 +20,7 @@
 #include "calm/emulated.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/tensor/for_each.hpp"
-#include "calm/train/parameter_shares.hpp"
+#include "calm/train/sharded_optimizer.hpp"
 
 #include "support/fake_nccl.hpp"
 #include "support/sentences.hpp"
@@ -35,16 +35,16 @@ using calm::test::tree_sum;
 
 namespace {
 
-using engine = nccl_engine<fake_nccl>;
+using transport = nccl_transport<fake_nccl>;
 
 // Each rank sends r + 3 s + 1 numbers to rank s, the last one none to the first, and checks what arrives.
-bool is_exchanged(collective& ranks, context<emulated>& ctx) {
+bool test_exchange(process_group& ranks, context<emulated>& ctx) {
     int const R = ranks.ranks(), self = ranks.rank();
     auto const size = [&](int from, int to) { return from == R - 1 && to == 0 ? 0 : index_t{from} + 3 * to + 1; };
-    arena_scope const scope(ctx.scratch);
-    auto const taken = [&](index_t n) { return ctx.scratch.take<float>(extents<dyn>(n)); };
-    std::vector<collective::sent> to;
-    std::vector<collective::received> from;
+    arena_scope const scope(ctx.workspace);
+    auto const taken = [&](index_t n) { return ctx.workspace.take<float>(extents<dyn>(n)); };
+    std::vector<process_group::sent> to;
+    std::vector<process_group::received> from;
     std::vector<vector_view<float, dyn, emulated>> places;
     for (int r = 0; r < R; ++r) {
         auto const out = taken(r == self ? 0 : size(self, r));
@@ -57,11 +57,11 @@ bool is_exchanged(collective& ranks, context<emulated>& ctx) {
             std::as_writable_bytes(std::span(places.back().data(), static_cast<std::size_t>(places.back().size()))));
     }
     ranks.exchange_on_devices(to, from);
-    ranks.finish_on_devices();
+    ranks.wait_on_devices();
     bool good = true;
     std::vector<float> room;
     for (int r = 0; r < R; ++r) {
-        auto const came = on_host(ctx, places[static_cast<std::size_t>(r)], room);
+        auto const came = to_host(ctx, places[static_cast<std::size_t>(r)], room);
         for (std::size_t i = 0; i < came.size(); ++i)
             good &= came[i] == static_cast<float>(100 * r + 10 * self) + static_cast<float>(i);
     }
@@ -70,16 +70,16 @@ bool is_exchanged(collective& ranks, context<emulated>& ctx) {
 
 // Runs three exchanges, then `more`, on ranks whose NCCL fails; returns the error of each rank.
 std::vector<std::string> said_by(fake_fabric& fabric, int R, double timeout,
-                                 std::function<void(collective&)> const& more = {}) {
+                                 std::function<void(process_group&)> const& more = {}) {
     std::vector<std::string> said(static_cast<std::size_t>(R), "nothing");
     std::atomic<int> distributed = 0;
-    auto const work = [&](collective& ranks) {
+    auto const work = [&](process_group& ranks) {
         ranks.timeout = timeout;
         ranks.steps_done = 7;
         context<emulated> ctx(0, 1);
         try {
-            engine const devices(ranks, fake_nccl(fabric, ranks.rank()));
-            for (int i = 0; i < 3; ++i) static_cast<void>(is_exchanged(ranks, ctx));
+            transport const devices(ranks, fake_nccl(fabric, ranks.rank()));
+            for (int i = 0; i < 3; ++i) static_cast<void>(test_exchange(ranks, ctx));
             if (more) more(ranks);
         } catch (error const& e) {
             said[static_cast<std::size_t>(ranks.rank())] = e.what();
@@ -124,7 +124,7 @@ struct device_parts {
 };
 std::vector<float> on_host_of(context<emulated> const& ctx, vector_view<float, dyn, emulated> const& x) {
     std::vector<float> room;
-    on_host(ctx, x, room);
+    to_host(ctx, x, room);
     return room;
 }
 
@@ -134,13 +134,13 @@ BOOST_AUTO_TEST_CASE(what_devices_send_is_what_comes) {
     for (int const R : {1, 2, 3, 4}) {
         fake_fabric fabric(R);
         std::vector<int> good(static_cast<std::size_t>(R));
-        on_ranks(R, [&](collective& ranks) {
+        on_ranks(R, [&](process_group& ranks) {
             context<emulated> ctx(0, 1);
             auto& mine = good[static_cast<std::size_t>(ranks.rank())];
             {
-                engine const devices(ranks, fake_nccl(fabric, ranks.rank()));
+                transport const devices(ranks, fake_nccl(fabric, ranks.rank()));
                 mine += ranks.devices == &devices ? 1 : 0;
-                for (int i = 0; i < 3; ++i) mine += is_exchanged(ranks, ctx) ? 1 : 0;
+                for (int i = 0; i < 3; ++i) mine += test_exchange(ranks, ctx) ? 1 : 0;
             }
             mine += ranks.devices == nullptr ? 1 : 0;
         });
@@ -155,15 +155,15 @@ BOOST_AUTO_TEST_CASE(what_devices_send_is_what_comes) {
 
 BOOST_AUTO_TEST_CASE(another_size_than_its_place_goes_nowhere) {
     fake_fabric fabric(3);
-    auto const said = said_by(fabric, 3, 20, [](collective& ranks) {
-        std::vector<collective::sent> to(3);
-        std::vector<collective::received> from(3);
+    auto const said = said_by(fabric, 3, 20, [](process_group& ranks) {
+        std::vector<process_group::sent> to(3);
+        std::vector<process_group::received> from(3);
         arena<emulated> memory("numbers");
         auto* const there = reinterpret_cast<std::byte*>(memory.take<float>(extents<dyn>(8)).data());
         if (ranks.rank() == 1) to[2] = {there, 8};
         if (ranks.rank() == 2) from[1] = {there, 12};
         ranks.exchange_on_devices(to, from);
-        ranks.finish_on_devices();
+        ranks.wait_on_devices();
     });
     BOOST_TEST(has(said[2], "rank 2 expected 12 bytes from rank 1 after step 7, found 8"), said[2]);
     for (std::size_t const r : {0U, 1U}) BOOST_TEST(has(said[r], "rank 2: rank 2 expected 12 bytes"), said[r]);
@@ -240,14 +240,14 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                 fake_fabric fabric(R);
                 std::vector<int> good(static_cast<std::size_t>(R));
                 auto const before = context<emulated>::counts().launches;
-                on_ranks(R, [&](collective& ranks) {
+                on_ranks(R, [&](process_group& ranks) {
                     int const r = ranks.rank();
                     context<emulated> const ctx(0, 1);
-                    std::optional<engine> devices;
+                    std::optional<transport> devices;
                     if (by_nccl) devices.emplace(ranks, fake_nccl(fabric, r));
                     device_parts own;
-                    parameter_shares<space<emulated>> shares(ctx, own.all, ranks, piece,
-                                                             piece == 16384 ? 30000 : 1000000);
+                    sharded_optimizer<space<emulated>> shares(ctx, own.all, ranks, piece,
+                                                              piece == 16384 ? 30000 : 1000000);
                     // The bytes sent by `bulk`, not counting the messages that announce sizes.
                     auto const bytes_of = [&](auto const& bulk) {
                         auto const sent = ranks.bytes_sent();
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                         if (marked[i]) owned_marked += n;
                         std::vector<float> terms;
                         for (index_t j = 0; j < sizes[i]; ++j) terms.push_back(term(r, i, j));
-                        put(ctx, own.all[i].grad.data(), std::span<float const>(terms));
+                        copy_to_device(ctx, own.all[i].grad.data(), std::span<float const>(terms));
                     }
                     auto const others = static_cast<std::uint64_t>(R - 1);
                     bool fine = bytes_of([&] { shares.sum_gradients(); }) == 4 * (elements - owned);
@@ -276,11 +276,11 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                             fine &= x == (mine ? tree_sum(0, R, i, j) : 0.0F);
                             x = mine ? 1.0F + term(r, i, j) : -1.0F;
                         }
-                        put(ctx, own.all[i].value.data(), std::span<float const>(sums));
+                        copy_to_device(ctx, own.all[i].value.data(), std::span<float const>(sums));
                     }
                     fine &= bytes_of([&] { shares.gather_values(); }) == 4 * owned * others;
                     fine &= bytes_of([&] { shares.gather_gradients(marked); }) == 4 * owned_marked * others;
-                    shares.require_alike({});
+                    shares.require_same_settings({});
                     for (std::size_t i = 0; i < sizes.size(); ++i) {
                         auto const part = shares.own(i);
                         auto const values = on_host_of(ctx, own.all[i].value);

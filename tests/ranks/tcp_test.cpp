@@ -39,7 +39,7 @@ namespace {
 using job = std::function<void(tcp_ranks&)>;
 
 // Runs f on R ranks and returns what each throws, or "". `change` alters a rank's settings.
-std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_place&)> const& change = {},
+std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_endpoint&)> const& change = {},
                                  tcp_limits const& limits = {.meet = 60}) {
     std::vector<std::string> said(static_cast<std::size_t>(R));
     std::vector<std::thread> all;
@@ -49,7 +49,7 @@ std::vector<std::string> said_by(int R, job const& f, std::function<void(tcp_pla
             auto& says = said[static_cast<std::size_t>(r)];
             std::optional<tcp_ranks> self;
             try {
-                tcp_place here{r, R, "127.0.0.1", port, "a job"};
+                tcp_endpoint here{r, R, "127.0.0.1", port, "a job"};
                 if (change) change(here);
                 self.emplace(here, limits);
                 f(*self);
@@ -70,18 +70,18 @@ tcp_mac hashed(std::span<std::byte const> key, std::span<std::byte const> messag
     std::memcpy(made.data(), text.data(), made.size());
     return made;
 }
-void with_secret(tcp_place& here) {
+void with_secret(tcp_endpoint& here) {
     here.secret = "what only ranks of this job know";
     here.mac = hashed;
 }
-tcp_place place_at(std::uint16_t port, int rank, int ranks, std::string const& build = "") {
-    tcp_place here{rank, ranks, "127.0.0.1", port, "a job"};
+tcp_endpoint place_at(std::uint16_t port, int rank, int ranks, std::string const& build = "") {
+    tcp_endpoint here{rank, ranks, "127.0.0.1", port, "a job"};
     here.build = build;
     with_secret(here);
     return here;
 }
 // Starts one rank in its own thread. The future has its error message, or "".
-std::future<std::string> begun(tcp_place const& here, tcp_limits const& limits, job const& f) {
+std::future<std::string> begun(tcp_endpoint const& here, tcp_limits const& limits, job const& f) {
     return std::async(std::launch::async, [=]() -> std::string {
         std::optional<tcp_ranks> self;
         try {
@@ -106,8 +106,8 @@ std::pair<tcp_socket, std::future<std::string>> joined(tcp_limits const& limits,
     auto place = place_at(free_port(), 0, 2);
     auto first = begun(place, limits, f);
     place.rank = 1;
-    detail::tcp_meeting meeting(place, limits);
-    auto all = std::move(meeting).meet();
+    detail::tcp_rendezvous rendezvous(place, limits);
+    auto all = std::move(rendezvous).meet();
     return {std::move(all[0]), std::move(first)};
 }
 // Waits until the other end closes; false after a minute.
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(what_ranks_say_to_each_other_arrives) {
                              std::array<std::int64_t, 2> counts{r, std::int64_t{1} << (40 + r)};
                              ranks.all_reduce(std::span<std::int64_t>(counts));
                              fine &= counts[0] == R * (R - 1) / 2 && counts[1] == ((std::int64_t{1} << R) - 1) << 40;
-                             auto const here = ranks.beside();
+                             auto const here = ranks.local_rank();
                              fine &= here.rank == r && here.ranks == R;
                              ranks.barrier();
                              return fine;
@@ -165,8 +165,8 @@ BOOST_AUTO_TEST_CASE(much_goes_both_ways_at_once_and_in_order) {
                              auto const self = static_cast<std::size_t>(ranks.rank());
                              std::vector<std::vector<std::uint32_t>> sent(many * count), came(many * count);
                              for (std::size_t e = 0; e < many; ++e) {
-                                 std::vector<collective::sent> to;
-                                 std::vector<collective::received> from;
+                                 std::vector<process_group::sent> to;
+                                 std::vector<process_group::received> from;
                                  for (std::size_t d = 0; d < count; ++d) {
                                      auto& out = sent[e * count + d];
                                      auto& in = came[e * count + d];
@@ -176,11 +176,11 @@ BOOST_AUTO_TEST_CASE(much_goes_both_ways_at_once_and_in_order) {
                                      to.push_back(std::as_bytes(std::span(out)));
                                      from.push_back(std::as_writable_bytes(std::span(in)));
                                  }
-                                 ranks.begin_exchange(to, from);
+                                 ranks.start_exchange(to, from);
                              }
                              bool fine = true;
                              for (std::size_t e = 0; e < many; ++e) {
-                                 ranks.finish_exchange();
+                                 ranks.wait_exchange();
                                  for (std::size_t s = 0; s < count; ++s)
                                      for (std::size_t i = 0; i < n && s != self; ++i)
                                          fine &= came[e * count + s][i] == number(e, s, self, i);
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(the_failure_of_one_is_heard_by_all) {
 // Like a killed process, whose sockets the system closes.
 BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
     auto const said = said_by(3, [&](tcp_ranks& ranks) {
-        ranks.at_work = true;
+        ranks.timeout_active = true;
         ranks.timeout = 3600;  // no timeout
         ranks.steps_done = 7;
         ranks.barrier();
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
 BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
         ranks.barrier();
-        while (ranks.is_first()) ranks.hear();
+        while (ranks.is_first()) ranks.poll_failures();
     });
     BOOST_TEST(has(said[0], "rank 1 has ended"), said[0]);
 }
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
 BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named) {
     std::atomic<bool> over = false;
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
-        ranks.at_work = true;
+        ranks.timeout_active = true;
         ranks.barrier();
         ranks.timeout = 0.2;
         if (ranks.rank() == 1)
@@ -256,11 +256,11 @@ BOOST_AUTO_TEST_CASE(sizes_that_differ_are_told) {
 
 BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_told) {
     auto const nothing = [](tcp_ranks&) {};
-    auto const alone = said_by(1, nothing, [](tcp_place& here) { here.ranks = 3; }, {.meet = 0.3});
+    auto const alone = said_by(1, nothing, [](tcp_endpoint& here) { here.ranks = 3; }, {.meet = 0.3});
     BOOST_TEST(has(alone[0], "expected 3 ranks to meet at 127.0.0.1:"), alone[0]);
     BOOST_TEST(has(alone[0], "ranks 1 and 2 did not come in time"), alone[0]);
     auto const lost = said_by(1, nothing,
-                              [](tcp_place& here) {
+                              [](tcp_endpoint& here) {
                                   here = {1, 2, here.host, here.port, here.job};
                               },
                               {.meet = 0.3});
@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
     auto const at = [](std::string const& host, bool insecure) {
         return said_by(
             1, [](tcp_ranks&) {},
-            [&](tcp_place& here) {
+            [&](tcp_endpoint& here) {
                 here = {0, 2, host, 1, "a job"};
                 here.insecure = insecure;
                 here.host_source = "MASTER_ADDR";
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
                               "192.0.2.1:1 (MASTER_ADDR, "),
                elsewhere);
     auto const open = at("192.0.2.1", false);
-    BOOST_TEST(has(open, "expected a secret for the ranks (tcp_place::secret), because they meet at 192.0.2.1:1"),
+    BOOST_TEST(has(open, "expected a secret for the ranks (tcp_endpoint::secret), because they meet at 192.0.2.1:1"),
                open);
     BOOST_TEST(has(open, "which other machines may reach, found none"), open);
     BOOST_TEST(has(at("", true), "expected in MASTER_ADDR"));
@@ -303,14 +303,14 @@ BOOST_AUTO_TEST_CASE(ranks_meet_by_any_address_of_rank_0) {
         if (!tcp_socket::listening(detail::addresses_of(number, 0).front())) continue;  // no IPv6 here
         auto const said = said_by(
             3, [](tcp_ranks& ranks) { ranks.barrier(); },
-            [&](tcp_place& here) { here.host = here.rank == 1 ? number : "localhost"; });
+            [&](tcp_endpoint& here) { here.host = here.rank == 1 ? number : "localhost"; });
         for (auto const& each : said) BOOST_TEST(each.empty(), each);
     }
 }
 
 BOOST_AUTO_TEST_CASE(ranks_with_a_secret_meet) {
     auto const said = said_by(
-        3, [](tcp_ranks& ranks) { ranks.barrier(); }, [](tcp_place& here) { with_secret(here); });
+        3, [](tcp_ranks& ranks) { ranks.barrier(); }, [](tcp_endpoint& here) { with_secret(here); });
     for (auto const& each : said) BOOST_TEST(each.empty(), each);
 }
 
@@ -322,13 +322,13 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     std::vector<std::string> heard;
     auto place = place_at(port, 0, 2);
     place.build = "one build";
-    place.tell = [&](std::string const& sentence) {
+    place.log = [&](std::string const& sentence) {
         std::lock_guard const lock(mutex);
         heard.push_back(sentence);
     };
     auto first = begun(place, {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
     // Joins as a changed rank 1 and returns its error.
-    auto const said_to = [&](std::function<void(tcp_place&)> const& change) {
+    auto const said_to = [&](std::function<void(tcp_endpoint&)> const& change) {
         auto guest = place_at(port, 1, 2);
         guest.build = "one build";
         change(guest);
@@ -341,15 +341,15 @@ BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
     auto const check = [&](std::string const& says, std::string const& expected) {
         BOOST_TEST(has(says, where + expected), says);
     };
-    check(said_to([](tcp_place& p) { p.job = "another"; }), "it is a rank of another job");
-    check(said_to([](tcp_place& p) { p.secret = ""; }), "it is a rank with a secret, but this rank has none");
-    check(said_to([](tcp_place& p) { p.secret += "!"; }), "it has another secret than this rank");
+    check(said_to([](tcp_endpoint& p) { p.job = "another"; }), "it is a rank of another job");
+    check(said_to([](tcp_endpoint& p) { p.secret = ""; }), "it is a rank with a secret, but this rank has none");
+    check(said_to([](tcp_endpoint& p) { p.secret += "!"; }), "it has another secret than this rank");
     {
         std::lock_guard const lock(mutex);
         BOOST_TEST(heard.empty());  // nothing is reported about strangers
     }
-    check(said_to([](tcp_place& p) { p.ranks = 3; }), "it is rank 0 of 2, and this one is rank 1 of 3");
-    check(said_to([](tcp_place& p) { p.build = "another"; }),
+    check(said_to([](tcp_endpoint& p) { p.ranks = 3; }), "it is rank 0 of 2, and this one is rank 1 of 3");
+    check(said_to([](tcp_endpoint& p) { p.build = "another"; }),
           "it was compiled as 'one build', and this one as 'another'");
     auto second = begun(place_at(port, 1, 2, "one build"), {.meet = 60}, [](tcp_ranks& ranks) { ranks.barrier(); });
     BOOST_TEST(second.get() == "");
@@ -578,7 +578,7 @@ BOOST_AUTO_TEST_CASE(as_many_files_are_allowed_as_ranks_need) {
     BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
     if (before.rlim_max > 2'000'000'000) return;
     auto const many = said_by(
-        1, [](tcp_ranks&) {}, [](tcp_place& here) { here.ranks = 1'000'000'000; });
+        1, [](tcp_ranks&) {}, [](tcp_endpoint& here) { here.ranks = 1'000'000'000; });
     BOOST_TEST(has(many[0], "expected to be allowed 2000000192 open files, for 1000000000 ranks, found at most "),
                many[0]);
 }
@@ -600,7 +600,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
     auto const taken = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
     std::string heard;
     auto place = place_at(port, 0, 2);
-    place.tell = [&](std::string const& sentence) { heard = sentence; };
+    place.log = [&](std::string const& sentence) { heard = sentence; };
     auto first = begun(place, {.meet = 60, .answer = 0.1}, [](tcp_ranks& ranks) { ranks.barrier(); });
     auto second = begun(place_at(port, 1, 2), {.meet = 60, .answer = 0.1}, [](tcp_ranks& ranks) { ranks.barrier(); });
     BOOST_TEST(first.get() == "");
@@ -631,7 +631,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
         std::string heard;
         auto place = place_at(port, 1, 2);
         place.port_source = "MASTER_PORT";
-        place.tell = [&](std::string const& sentence) { heard = sentence; };
+        place.log = [&](std::string const& sentence) { heard = sentence; };
         auto said = begun(place, {.meet = 60, .answer = 0.1, .elsewhere = 0}, [](tcp_ranks&) {}).get();
         BOOST_TEST(has(heard, "; waits for rank 0 at 127.0.0.1:" + std::to_string(port)), heard);
         BOOST_TEST(has(said, "MASTER_PORT"), said);

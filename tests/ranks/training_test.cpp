@@ -19,7 +19,7 @@
 
 #include "calm/emulated.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/tensor/bf16_products.hpp"
 #include "calm/train/loop.hpp"
@@ -86,7 +86,7 @@ struct counting_source {
 template <class Model> std::vector<float> weights_on_host(context_of<Model> const& ctx, Model& model) {
     std::vector<float> all, room;
     for (auto const& p : parameters_of(model)) {
-        auto const values = on_host(ctx, p.value, room);
+        auto const values = to_host(ctx, p.value, room);
         all.insert(all.end(), values.begin(), values.end());
     }
     return all;
@@ -128,12 +128,12 @@ bool by_nccl = false;
 // Ranks that reduce gradients in small groups with small messages. `early` counts the groups whose exchange starts
 // before backward has ended.
 struct in_small_groups {
-    collective* ranks;
+    process_group* ranks;
     std::atomic<int>* early;
-    operator collective*() const { return ranks; }  // NOLINT(google-explicit-constructor): used as a collective
+    operator process_group*() const { return ranks; }  // NOLINT(google-explicit-constructor): used as a process group
 };
 
-template <class Space> class noted_work final : public shared_work {
+template <class Space> class noted_work final : public data_parallel {
 public:
     noted_work(context<typename Space::backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
                in_small_groups const& how) :
@@ -152,7 +152,7 @@ public:
         if (ctx_.after_gradients) ++early_;
         shares_.begin_adding_up(group);
     }
-    void bring_on() override { shares_.bring_on(); }
+    void make_progress() override { shares_.make_progress(); }
     void add_up(std::span<std::byte> losses) override { shares_.add_up(losses); }
     void gather_values() override { shares_.gather_values(); }
     void gather_gradients(std::vector<bool> const& marked) override { shares_.gather_gradients(marked); }
@@ -166,15 +166,15 @@ public:
     }
 
 private:
-    parameter_shares<Space> shares_;
+    sharded_optimizer<Space> shares_;
     context<typename Space::backend> const& ctx_;
     std::atomic<int>& early_;
 };
 // The overload that training finds for such ranks.
 template <class Space>
-std::unique_ptr<shared_work> part_of(context<typename Space::backend> const& ctx,
-                                     std::vector<any_parameter<Space>> const& parameters, adding,
-                                     in_small_groups const& how) {
+std::unique_ptr<data_parallel> part_of(context<typename Space::backend> const& ctx,
+                                       std::vector<any_parameter<Space>> const& parameters, gradient_exchange,
+                                       in_small_groups const& how) {
     return std::make_unique<noted_work<Space>>(ctx, parameters, how);
 }
 
@@ -185,17 +185,17 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
     outcome first;
     std::vector<std::vector<float>> weights(static_cast<std::size_t>(R));
     calm::test::fake_fabric fabric(R);
-    on_ranks(R, [&](collective& ranks) {
-        std::optional<nccl_engine<calm::test::fake_nccl>> devices;
+    on_ranks(R, [&](process_group& ranks) {
+        std::optional<nccl_transport<calm::test::fake_nccl>> devices;
         if (by_nccl) devices.emplace(ranks, calm::test::fake_nccl(fabric, ranks.rank()));
-        resident<Model> own(11);
+        owned_model<Model> own(11);
         context_of<Model> ctx(3, 1);
         initialise(ctx, own.model);
         if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
         counting_source source;
         outcome here;
-        training_callbacks tell;
-        tell.resume = [&](training_state& state) {
+        training_callbacks callbacks;
+        callbacks.resume = [&](training_state& state) {
             if (from == nullptr) return;
             set_weights(ctx, own.model, from->weights);
             for (auto& m : state.moments)
@@ -206,14 +206,14 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
             state.moments = std::move(moments);
             source.next = from->source.front();
         };
-        tell.step = [&](progress const& now) { here.steps.emplace_back(now.loss, now.gradient_norm); };
-        tell.checkpoint = [&](training_state const& state, state_after) {
+        callbacks.step = [&](progress const& now) { here.steps.emplace_back(now.loss, now.gradient_norm); };
+        callbacks.checkpoint = [&](training_state const& state, state_after) {
             for (auto const& m : state.moments) here.moments[m.name] = {m.bytes.begin(), m.bytes.end()};
             if (kept == nullptr) return;
             *kept = {state, here.moments, weights_on_host(ctx, own.model), {source.next}};
             kept->numbers.moments.clear();
         };
-        train(ctx, own.model, source, tell, ranks.ranks() > 1 ? &ranks : nullptr);
+        train(ctx, own.model, source, callbacks, ranks.ranks() > 1 ? &ranks : nullptr);
         weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_on_host(ctx, own.model);
         if (ranks.is_first()) first = std::move(here);
     });
@@ -243,9 +243,9 @@ template <class Recipe> Recipe steps_of(index_t steps, index_t accumulation) {
 
 template <class Model = autoencoder_type> outcome autoencoder_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoencoder_recipe>(steps, accumulation);
-    r.tell_every = 3;  // for a device
-    return run_of<Model>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-        train_autoencoder(ctx, model, source, r, tell, ranks);
+    r.log_every = 3;  // for a device
+    return run_of<Model>(R, [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+        train_autoencoder(ctx, model, source, r, callbacks, ranks);
     });
 }
 template <class Model = model_type>
@@ -254,11 +254,11 @@ outcome calm_on(int R, index_t steps, index_t accumulation, kept_state const* fr
     auto r = steps_of<calm_recipe<energy_objective>>(steps, accumulation);
     r.objective = {.samples = 3, .targets = 4};
     r.optimizer.muon = 2;
-    r.tell_every = 3;  // for a device
+    r.log_every = 3;  // for a device
     return run_of<Model>(
         R,
-        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-            train_calm(ctx, model, source, r, tell, ranks);
+        [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+            train_calm(ctx, model, source, r, callbacks, ranks);
         },
         from, kept);
 }
@@ -271,9 +271,9 @@ outcome rounded_on(int R, index_t steps, weight_rounding rounding, kept_state co
     r.rounding = rounding;
     return run_of<Model>(
         R,
-        [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
+        [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
             multiply_in_bf16(ctx);
-            train_autoencoder(ctx, model, source, r, tell, ranks);
+            train_autoencoder(ctx, model, source, r, callbacks, ranks);
         },
         from, kept);
 }
@@ -281,8 +281,8 @@ outcome autoregressive_on(int R, index_t steps, index_t accumulation) {
     auto r = steps_of<autoregressive_recipe>(steps, accumulation);
     r.level = {2, 0.5};  // two phases; the first reads more text
     r.optimizer.muon = 1;
-    return run_of<ar_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-        train_autoregressive(ctx, model, source, r, tell, ranks);
+    return run_of<ar_type>(R, [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+        train_autoregressive(ctx, model, source, r, callbacks, ranks);
     });
 }
 
@@ -310,14 +310,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_go_during_backward_change_no_bit, m
     if constexpr (requires { r.objective.samples; }) r.objective.samples = 3;
     if constexpr (requires { r.objective.targets; }) r.objective.targets = 4;
     if constexpr (requires { r.level; }) r.level = {2, 0.5};
-    auto const alone = run_of<model>(1, [&](auto& ctx, auto& own, auto& source, auto const& tell, collective*) {
-        train(ctx, own, source, r, tell, nullptr);
+    auto const alone = run_of<model>(1, [&](auto& ctx, auto& own, auto& source, auto const& callbacks, process_group*) {
+        train(ctx, own, source, r, callbacks, nullptr);
     });
     for (int const R : several) {
         std::atomic<int> early = 0;
         auto const together =
-            run_of<model>(R, [&](auto& ctx, auto& own, auto& source, auto const& tell, collective* ranks) {
-                train(ctx, own, source, r, tell, in_small_groups{ranks, &early});
+            run_of<model>(R, [&](auto& ctx, auto& own, auto& source, auto const& callbacks, process_group* ranks) {
+                train(ctx, own, source, r, callbacks, in_small_groups{ranks, &early});
             });
         BOOST_TEST((together == alone), R << " ranks");
         BOOST_TEST(early >= R * 3 * 2);  // two groups per step
@@ -387,9 +387,9 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
     auto r = steps_of<autoencoder_recipe>(0, 4);
     r.seconds = 0.2;
     r.schedule = rate_schedule::cosine;
-    auto const done =
-        run_of<autoencoder_type>(4, [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-            train_autoencoder(ctx, model, source, r, tell, ranks);
+    auto const done = run_of<autoencoder_type>(
+        4, [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+            train_autoencoder(ctx, model, source, r, callbacks, ranks);
         });
     BOOST_TEST(!done.steps.empty());  // how many depends on the machine
 }
@@ -400,8 +400,8 @@ BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one
         auto r = steps_of<autoencoder_recipe>(6, 2);
         r.warmup = 0;
         r.rate = 1e18;
-        auto const train = [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-            train_autoencoder(ctx, model, source, r, tell, ranks);
+        auto const train = [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+            train_autoencoder(ctx, model, source, r, callbacks, ranks);
         };
         try {
             run_of<autoencoder_type>(R, train);
@@ -425,7 +425,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
     std::vector<std::string> heard(4);
     BOOST_CHECK_EXCEPTION(
         run_of<autoencoder_type>(4,
-                                 [&](auto& ctx, auto& model, auto&, auto const& tell, collective* ranks) {
+                                 [&](auto& ctx, auto& model, auto&, auto const& callbacks, process_group* ranks) {
                                      int blocks = 0;
                                      auto const source = [&](std::span<token_id> ids) {
                                          if (++blocks > 8 && ranks->rank() == 2)
@@ -433,7 +433,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
                                          std::ranges::fill(ids, 1);
                                      };
                                      try {
-                                         train_autoencoder(ctx, model, source, r, tell, ranks);
+                                         train_autoencoder(ctx, model, source, r, callbacks, ranks);
                                      } catch (error const& e) {
                                          heard[static_cast<std::size_t>(ranks->rank())] = e.what();
                                          throw;
@@ -446,15 +446,15 @@ BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
 BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
     auto r = steps_of<autoencoder_recipe>(2, 2);
     r.warmup = 1;
-    BOOST_CHECK_EXCEPTION(
-        run_of<autoencoder_type>(2,
-                                 [&](auto& ctx, auto& model, auto& source, auto const& tell, collective* ranks) {
-                                     if (ranks->rank() == 1) parameters_of(model)[3].value[1] += 1e-6F;
-                                     train_autoencoder(ctx, model, source, r, tell, ranks);
-                                 }),
-        error, [](error const& e) {
-            return e.code() == errc::distributed && has(e.what(), "sum of the weights: rank 1 has '");
-        });
+    BOOST_CHECK_EXCEPTION(run_of<autoencoder_type>(
+                              2,
+                              [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
+                                  if (ranks->rank() == 1) parameters_of(model)[3].value[1] += 1e-6F;
+                                  train_autoencoder(ctx, model, source, r, callbacks, ranks);
+                              }),
+                          error, [](error const& e) {
+                              return e.code() == errc::distributed && has(e.what(), "sum of the weights: rank 1 has '");
+                          });
     // So do settings that decide when ranks evaluate and save together.
     using change = std::function<void(autoencoder_recipe&)>;
     for (auto const& [name, by] : {std::pair<std::string, change>{"save-every", [](auto& o) { o.save_every = 1; }},
@@ -463,10 +463,10 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
                                    {"schedule", [](auto& o) { o.schedule = rate_schedule::cosine; }}})
         BOOST_CHECK_EXCEPTION(run_of<autoencoder_type>(2,
                                                        [&, &alter = by](auto& ctx, auto& model, auto& source,
-                                                                        auto const& tell, collective* ranks) {
+                                                                        auto const& callbacks, process_group* ranks) {
                                                            auto own = r;
                                                            if (ranks->rank() == 1) alter(own);
-                                                           train_autoencoder(ctx, model, source, own, tell, ranks);
+                                                           train_autoencoder(ctx, model, source, own, callbacks, ranks);
                                                        }),
                               error, [&option = name](error const& e) {
                                   BOOST_TEST(has(e.what(), option + ": rank 1 has '"), e.what());
@@ -478,12 +478,12 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
 BOOST_AUTO_TEST_CASE(rank_0_alone_has_memory_for_the_moments_of_all) {
     std::array<std::size_t, 3> bytes{}, planned{};
     std::size_t whole = 0;
-    on_ranks(3, [&](collective& ranks) {
+    on_ranks(3, [&](process_group& ranks) {
         auto const number = static_cast<std::size_t>(ranks.rank());
-        resident<ar_type> own(11);
+        owned_model<ar_type> own(11);
         context<> ctx(3, 1);
         initialise(ctx, own.model);
-        parameter_shares<space<>> shares(ctx, parameters_of(own.model), ranks);
+        sharded_optimizer<space<>> shares(ctx, parameters_of(own.model), ranks);
         adamw<space<>> optimizer(parameters_of(own.model), {}, &shares);
         std::size_t share = 0;
         for (auto const& m : optimizer.tensors()) share += m.bytes.size();
@@ -495,18 +495,18 @@ BOOST_AUTO_TEST_CASE(rank_0_alone_has_memory_for_the_moments_of_all) {
     });
     BOOST_TEST(whole > 0U);
     BOOST_TEST(bytes == (std::array<std::size_t, 3>{whole, 0, 0}), boost::test_tools::per_element());
-    on_ranks(2, [&](collective& ranks) {
-        resident<ar_type> own(11);
+    on_ranks(2, [&](process_group& ranks) {
+        owned_model<ar_type> own(11);
         context<> ctx(3, 1);
         initialise(ctx, own.model);
         counting_source source;
         auto r = steps_of<autoregressive_recipe>(1, 2);
         r.optimizer.muon = 0;
-        training_callbacks tell;
-        tell.start = [&](memory_plan const& plan) {
+        training_callbacks callbacks;
+        callbacks.start = [&](memory_plan const& plan) {
             planned[static_cast<std::size_t>(ranks.rank())] = plan.parts[2].bytes;
         };
-        train_autoregressive(ctx, own.model, source, r, tell, &ranks);
+        train_autoregressive(ctx, own.model, source, r, callbacks, &ranks);
     });
     BOOST_TEST(planned[0] >= planned[1] / 2 + whole);
     BOOST_TEST(planned[1] < whole);

@@ -48,7 +48,7 @@ corpus const& text() {
 struct autoencoder_run {
     static constexpr index_t block = 2;
     autoencoder_recipe recipe;
-    resident<calm_model<small>::autoencoder_type> own = make_autoencoder<small>(context<>(3, 1), vocabulary);
+    owned_model<calm_model<small>::autoencoder_type> own = make_autoencoder<small>(context<>(3, 1), vocabulary);
 
     explicit autoencoder_run(index_t steps) {
         recipe.steps = steps;
@@ -62,16 +62,16 @@ struct autoencoder_run {
                          describe_autoencoder<small.autoencoder>(vocabulary, recipe.objective, {}));
     }
     void load(std::string const& directory) { load_autoencoder(read_model_description(directory), own.model); }
-    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& tell) {
-        train_autoencoder(ctx, own.model, blocks, recipe, tell);
+    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& callbacks) {
+        train_autoencoder(ctx, own.model, blocks, recipe, callbacks);
     }
 };
 
 struct calm_run {
     static constexpr index_t block = 8;
     calm_recipe<energy_objective> recipe;
-    resident<calm_model<small>::autoencoder_type> trained = make_autoencoder<small>(context<>(4, 1), vocabulary);
-    resident<calm_model<small>> own = make_calm<small>(context<>(3, 1), trained.model);
+    owned_model<calm_model<small>::autoencoder_type> trained = make_autoencoder<small>(context<>(4, 1), vocabulary);
+    owned_model<calm_model<small>> own = make_calm<small>(context<>(3, 1), trained.model);
 
     explicit calm_run(index_t steps) {
         recipe.steps = steps;
@@ -87,8 +87,8 @@ struct calm_run {
         save_calm(directory, own.model, describe_calm<small>(vocabulary, recipe.objective, {}, {}));
     }
     void load(std::string const& directory) { load_calm(read_model_description(directory), own.model); }
-    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& tell) {
-        train_calm(ctx, own.model, blocks, recipe, tell);
+    void train(context<>& ctx, text_blocks& blocks, training_callbacks const& callbacks) {
+        train_calm(ctx, own.model, blocks, recipe, callbacks);
     }
 };
 
@@ -122,17 +122,17 @@ outcome go_on(
     }
     outcome end;
     context<> ctx(3, threads);
-    training_callbacks tell;
-    tell.resume = [&](training_state& state) {
+    training_callbacks callbacks;
+    callbacks.resume = [&](training_state& state) {
         if (from) restore_training(from->directory, state);
     };
-    tell.step = [&](progress const& now) {
+    callbacks.step = [&](progress const& now) {
         BOOST_TEST(now.step == (from ? from->record.state.step : 0) + static_cast<index_t>(end.losses.size()));
         end.losses.push_back(now.loss);
         event();
     };
-    tell.stop = [&] { return static_cast<index_t>(end.losses.size()) == most; };
-    tell.checkpoint = [&](training_state const& state, state_after when) {
+    callbacks.stop = [&] { return static_cast<index_t>(end.losses.size()) == most; };
+    callbacks.checkpoint = [&](training_state const& state, state_after when) {
         event();
         run.save({state, 3, blocks.position(), 0, {}, own.record()}, [&](std::string const& d) {
             event();
@@ -144,7 +144,7 @@ outcome go_on(
         end.state = state;
         for (auto const& m : state.moments) end.moments.insert(end.moments.end(), m.bytes.begin(), m.bytes.end());
     };
-    own.train(ctx, blocks, tell);
+    own.train(ctx, blocks, callbacks);
     end.weights = weights_of(own.own.model);
     end.data = blocks.position();
     return end;
@@ -272,21 +272,21 @@ BOOST_AUTO_TEST_CASE(time_that_was_used_counts) {
     one.recipe.seconds = 0.05;
     text_blocks blocks(text(), 2, 2, 5);
     context<> ctx(3, 1);
-    training_callbacks tell;
+    training_callbacks callbacks;
     index_t steps = 0;
-    tell.resume = [](training_state& state) { state.step = state.updates = 40, state.seconds = 0.04; };
-    tell.step = [&](progress const& now) {
+    callbacks.resume = [](training_state& state) { state.step = state.updates = 40, state.seconds = 0.04; };
+    callbacks.step = [&](progress const& now) {
         BOOST_TEST(now.step == 40 + steps++);
         BOOST_TEST(now.seconds > 0.04);
         BOOST_TEST(now.seconds_left <= 0.01);
     };
-    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks);
     BOOST_TEST(steps > 0);
-    tell.resume = [](training_state& state) { state.seconds = 0.05; };
-    tell.step = [](progress const&) { BOOST_ERROR("a step after the time is used up"); };
-    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
-    tell.resume = [](training_state& state) { state.step = -1; };
-    BOOST_CHECK_THROW(train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell), error);
+    callbacks.resume = [](training_state& state) { state.seconds = 0.05; };
+    callbacks.step = [](progress const&) { BOOST_ERROR("a step after the time is used up"); };
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks);
+    callbacks.resume = [](training_state& state) { state.step = -1; };
+    BOOST_CHECK_THROW(train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks), error);
 }
 
 BOOST_AUTO_TEST_CASE(a_record_comes_back_with_all_that_was_said) {
@@ -371,19 +371,19 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_as_often_as_allowed) {
     auto& bias = one.own.model.hidden_to_latent.bias.value[8];
     float const good = bias;
     training_state end;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) { bias = now.step == 1 || now.step == 3 ? 1000.0F : good; };
-    tell.skipped = [&](progress const& now, error const& why) {
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) { bias = now.step == 1 || now.step == 3 ? 1000.0F : good; };
+    callbacks.skipped = [&](progress const& now, error const& why) {
         left_out.push_back(now.step);
         BOOST_TEST(std::isnan(now.loss));
         BOOST_TEST(now.skipped == static_cast<index_t>(left_out.size()));
         BOOST_TEST(has(why.what(), "finite"));
     };
-    tell.checkpoint = [&](training_state const& state, state_after when) {
+    callbacks.checkpoint = [&](training_state const& state, state_after when) {
         if (when == state_after::end) end = state;
     };
     context<> ctx(3, 1);
-    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks);
     BOOST_TEST(left_out == (std::vector<index_t>{2, 4}));
     BOOST_TEST(end.skipped == 2);
     BOOST_TEST(end.updates == 4);
@@ -392,9 +392,9 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_as_often_as_allowed) {
     autoencoder_run two(6);
     two.recipe.skip_nonfinite = 1;
     auto& other = two.own.model.hidden_to_latent.bias.value[8];
-    tell = {};
-    tell.step = [&](progress const&) { other = 1000.0F; };
-    BOOST_CHECK_EXCEPTION(train_autoencoder(ctx, two.own.model, blocks, two.recipe, tell), error,
+    callbacks = {};
+    callbacks.step = [&](progress const&) { other = 1000.0F; };
+    BOOST_CHECK_EXCEPTION(train_autoencoder(ctx, two.own.model, blocks, two.recipe, callbacks), error,
                           [](error const& e) { return e.code() == errc::non_finite && has(e.what(), "step 2"); });
 }
 
@@ -402,17 +402,17 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
     autoencoder_run one(20);
     one.recipe.evaluate_every = 7;
     std::vector<std::pair<index_t, state_after>> offered;
-    training_callbacks tell;
-    tell.checkpoint = [&](training_state const& s, state_after when) { offered.emplace_back(s.step, when); };
+    training_callbacks callbacks;
+    callbacks.checkpoint = [&](training_state const& s, state_after when) { offered.emplace_back(s.step, when); };
     index_t ended = 0;
-    tell.ended = [&](progress const& now) {
+    callbacks.ended = [&](progress const& now) {
         BOOST_TEST(ended == 0);
         BOOST_TEST(offered.back().first == 18);  // not the final state yet
         ended = now.step + 1;
     };
     text_blocks blocks(text(), 2, 2, 5);
     context<> ctx(3, 1);
-    train_autoencoder(ctx, one.own.model, blocks, one.recipe, tell);
+    train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks);
     using enum state_after;
     std::vector<std::pair<index_t, state_after>> const expected{
         {2, interval},  {4, interval},  {6, interval},  {7, evaluation}, {8, interval}, {10, interval},

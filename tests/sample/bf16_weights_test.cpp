@@ -9,7 +9,7 @@
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
@@ -38,14 +38,14 @@ template <class Model> void draw_rounded(std::vector<any_parameter<space_of<Mode
 
 // One model with float weights and with bf16 weights.
 template <template <auto, class> class Model, auto C, class Backend> struct twins {
-    resident<Model<C, space<Backend>>> in_float{V, held_for::use};
-    resident<Model<C, bf16_weights_on<Backend>>> in_bf16{V, held_for::use};
+    owned_model<Model<C, space<Backend>>> in_float{V, model_mode::inference};
+    owned_model<Model<C, bf16_weights_on<Backend>>> in_bf16{V, model_mode::inference};
     context<Backend> ctx{3, 2};
 
     // `spread` is the standard deviation of the matrices.
     explicit twins(double spread = 0.4) {
         using wide = Model<C, space<>>;
-        resident<wide> drawn{V, held_for::use};
+        owned_model<wide> drawn{V, model_mode::inference};
         draw_rounded<wide>(parameters_of(drawn.model), spread);
         copy_parameters(ctx, parameters_of(in_float.model), parameters_of(drawn.model));
         copy_parameters(ctx, parameters_of(in_bf16.model), parameters_of(in_float.model));
@@ -84,7 +84,7 @@ template <template <auto, class> class Model, auto C, class Backend> struct twin
             index_t const each[] = {0, 1};
             std::vector<float> all, room;
             auto const add = [&](auto const& hidden) {
-                auto const values = on_host(ctx, hidden, room);
+                auto const values = to_host(ctx, hidden, room);
                 all.insert(all.end(), values.begin(), values.end());
             };
             add(model.extend(ctx, std::span<token_id const>(read), cache, each));
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(of_an_autoregressive_model, on, backends) {
 }
 
 BOOST_AUTO_TEST_CASE(matrices_take_two_bytes_and_the_rest_stays) {
-    resident<calm_model<base, bf16_weights>> own(V, held_for::use);
+    owned_model<calm_model<base, bf16_weights>> own(V, model_mode::inference);
     std::size_t matrices = 0, others = 0;
     for (auto const& p : parameters_of(own.model))
         with_values(p, [&]<class T>(vector_view<T> const& values) {
@@ -152,6 +152,6 @@ BOOST_AUTO_TEST_CASE(matrices_take_two_bytes_and_the_rest_stays) {
         });
     BOOST_TEST(matrices > 10 * others);
     BOOST_CHECK_EXCEPTION(
-        (resident<calm_model<base, bf16_weights>>(V)), error,
-        says(errc::usage, "expected held_for::use for a model with bf16 weights, found held_for::training"));
+        (owned_model<calm_model<base, bf16_weights>>(V)), error,
+        says(errc::usage, "expected model_mode::use for a model with bf16 weights, found model_mode::training"));
 }

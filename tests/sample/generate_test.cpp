@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_patch_draws_its_noise_at_its_own_place) {
     std::vector<token_id> tokens;
     for (index_t p = 0; p < 5; ++p) {
         std::vector<token_id> patch(static_cast<std::size_t>(K));
-        noise_place const place{{12, stream::generation, 4}, p << 20};
+        row_rng const place{{12, stream::generation, 4}, p << 20};
         u.model.sample_patches(ctx, {patch.data(), extents<dyn>(K)}, session.hidden(), 1, std::span(&place, 1));
         session.append(patch);
         tokens.insert(tokens.end(), patch.begin(), patch.end());
@@ -142,8 +142,8 @@ BOOST_AUTO_TEST_CASE(a_long_text_needs_no_more_arena_memory_than_a_short_one) {
         context<> ctx(1, 2);
         generate(ctx, u.model, prompt, never, at(1, 1, tokens));
         BOOST_TEST(ctx.saved.used() == 0u);
-        BOOST_TEST(ctx.scratch.used() == 0u);
-        return std::pair(ctx.saved.peak(), ctx.scratch.peak());
+        BOOST_TEST(ctx.workspace.used() == 0u);
+        return std::pair(ctx.saved.peak(), ctx.workspace.peak());
     };
     BOOST_TEST((peaks(2 * K) == peaks(60 * K)));
 }
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(many_prompts_write_what_each_writes_alone) {
             BOOST_REQUIRE(together.size() == many.size());
             for (std::size_t i = 0; i < many.size(); ++i) check_equal(together[i], alone[i]);
             BOOST_TEST(ctx.saved.used() == 0u);
-            BOOST_TEST(ctx.scratch.used() == 0u);
+            BOOST_TEST(ctx.workspace.used() == 0u);
         }
     }
 }
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
 BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     untrained const u;
     context<> ctx(1, 2);
-    sampling_aids<cpu> aids(ctx, u.model);
+    sampler_cache<cpu> sampler_state(ctx, u.model);
     constexpr index_t rows = 6;
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{4});
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
             std::vector<token_id> want;
             std::vector<index_t> draws;
             for (auto const& place : places) {
-                noise_place at{place.noise.draws, place.noise.first << 20};
+                row_rng at{place.noise.draws, place.noise.first << 20};
                 auto const source = [&](std::span<token_id> out) {
                     auto const count = static_cast<index_t>(out.size()) / K;
                     u.model.sample_patches(ctx, {out.data(), extents<dyn>(count * K)},
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
                 at_the_end.insert(draws.back() == N);
                 want.insert(want.end(), patch.begin(), patch.end());
             }
-            for (auto* const parts : {static_cast<sampling_aids<cpu>*>(nullptr), &aids})
+            for (auto* const parts : {static_cast<sampler_cache<cpu>*>(nullptr), &sampler_state})
                 for (std::int64_t const round : {0, 1, 5}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
                 }
         }
     BOOST_TEST(at_the_end.size() == 2U);
-    BOOST_TEST(ctx.scratch.used() == 0U);
+    BOOST_TEST(ctx.workspace.used() == 0U);
 }
 
 namespace {
@@ -283,9 +283,9 @@ struct whole_pools {
     std::set<bool> alike, ties, partly;  // whether patches were equal, the top ones tied, others single
 
     std::vector<token_id> choose(context<>& ctx, matrix_view<float const, model_type::D> const& hidden,
-                                 noise_place const& place, index_t N, std::int64_t n) {
+                                 row_rng const& place, index_t N, std::int64_t n) {
         constexpr auto size = static_cast<std::size_t>(K);
-        noise_place const at{place.draws, place.first << 20};
+        row_rng const at{place.draws, place.first << 20};
         std::vector<token_id> pool(static_cast<std::size_t>(N) * size);
         model.sample_patches(ctx, {pool.data(), extents<dyn>(N * K)}, hidden, N, std::span(&at, 1));
         auto const counts = count_patches(pool, size).counts;
@@ -310,13 +310,13 @@ BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
     constexpr index_t rows = 5, samples = 9;
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{6});
-    std::vector<noise_place> places;
+    std::vector<row_rng> places;
     for (index_t r = 0; r < rows; ++r) places.push_back({{8, stream::evaluation, 1}, r * samples});
     for (auto const& rule : all_rules()) {
         auto const drawn = [&](token_screen const* by, sampled_together& total) {
             std::vector<token_id> tokens(static_cast<std::size_t>(rows * samples * K));
             sample_many(ctx, u.model, std::span(tokens), std::as_const(hidden).view(), samples, rule,
-                        std::span<noise_place const>(places), total, by);
+                        std::span<row_rng const>(places), total, by);
             return tokens;
         };
         sampled_together plain, screened;
@@ -335,7 +335,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
         auto const& table = u.model.ae_model.embed_tokens.weight.value;  // only few tokens are ever the most likely
         constexpr index_t width = model_type::autoencoder_type::D;
         std::fill(table.data() + 97 * width, table.data() + vocabulary * width, 0.0F);
-        sampling_aids<cpu> aids(ctx, u.model);
+        sampler_cache<cpu> sampler_state(ctx, u.model);
         whole_pools pools{u.model, {}, {}, {}};
         for (std::uint32_t state = 0; state < 6; ++state) {
             tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
@@ -351,8 +351,9 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
                         pools.choose(ctx, calm::rows(std::as_const(hidden).view(), place.row, 1), place.noise, N, n);
                     want.insert(want.end(), one.begin(), one.end());
                 }
-                for (auto const& [round, parts] :
-                     {std::pair(0, &aids), {1, &aids}, {5, static_cast<sampling_aids<cpu>*>(nullptr)}}) {
+                for (auto const& [round, parts] : {std::pair(0, &sampler_state),
+                                                   {1, &sampler_state},
+                                                   {5, static_cast<sampler_cache<cpu>*>(nullptr)}}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
                                                   std::span<patch_place const>(places), round, parts);
@@ -362,7 +363,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
             }
         }
         for (auto const& found : {pools.alike, pools.ties, pools.partly}) BOOST_TEST(found.size() == 2U);
-        BOOST_TEST(ctx.scratch.used() == 0U);
+        BOOST_TEST(ctx.workspace.used() == 0U);
     }
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "calm/model/autoregressive.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
 #include "support/typed.hpp"
 
@@ -21,7 +21,7 @@ constexpr special_tokens special{.bos = 6, .eos = 7, .pad = 8};
 using model_type = autoregressive_model<C>;
 
 struct random_model {
-    resident<model_type> own{V, held_for::use};
+    owned_model<model_type> own{V, model_mode::inference};
     random_model() {
         context<> ctx(11, 1);
         initialise(ctx, own.model);
@@ -75,9 +75,9 @@ BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     auto const text = after_bos(special, prompt);
     auto const n = static_cast<index_t>(text.size());
     auto const hidden = m.own.model.forward(ctx, {text.data(), extents<dyn>(n)}, n).y;
-    token_law law;
+    categorical_distribution distribution;
     for_each_logits(ctx, m.own.model, matrix_view<float const, model_type::D>(rows(hidden, n - 1, 1)),
-                    [&](index_t, auto logits) { law.set(logits, {.T = 0.5}); });
+                    [&](index_t, auto logits) { distribution.set(logits, {.T = 0.5}); });
     constexpr int texts = 20'000;
     std::vector<std::vector<token_id>> const prompts(texts, prompt);
     auto const made = generate(ctx, m.own.model, std::span(prompts), special,
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     std::vector<int> counts(static_cast<std::size_t>(V));
     for (auto const& one : made) ++counts[static_cast<std::size_t>(one.stopped_at_eos ? special.eos : one.tokens[0])];
     for (token_id id = 0; id < V; ++id) {
-        double const p = law.probability(id);
+        double const p = distribution.probability(id);
         double const error = std::sqrt(p * (1 - p) / texts);
         BOOST_TEST(std::abs(counts[static_cast<std::size_t>(id)] / double(texts) - p) <= 5 * error + 1e-12, id);
     }

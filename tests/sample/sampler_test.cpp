@@ -69,11 +69,11 @@ tally sample_often(sampler const& rule, std::vector<double> const& p, int times,
 }
 
 std::vector<double> powers(std::vector<double> const& p, double exponent) {
-    std::vector<double> law;
-    for (double const one : p) law.push_back(std::pow(one, exponent));
-    double const sum = std::accumulate(law.begin(), law.end(), 0.0);
-    for (double& one : law) one /= sum;
-    return law;
+    std::vector<double> distribution;
+    for (double const one : p) distribution.push_back(std::pow(one, exponent));
+    double const sum = std::accumulate(distribution.begin(), distribution.end(), 0.0);
+    for (double& one : distribution) one /= sum;
+    return distribution;
 }
 double sum_of_powers(std::vector<double> const& p, double exponent) {
     double sum = 0;
@@ -84,7 +84,7 @@ double sum_of_powers(std::vector<double> const& p, double exponent) {
 struct exact_case {
     std::vector<double> p;
     temperature T;
-    std::vector<double> law;
+    std::vector<double> distribution;
     double draws;
 };
 
@@ -105,7 +105,7 @@ std::vector<exact_case> exact_cases() {
 
 // The distribution of the adaptive rule for patches of probabilities p, by enumerating all sequences of N draws.
 std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std::size_t N, double& mean_draws) {
-    std::vector<double> law(p.size(), 0.0);
+    std::vector<double> distribution(p.size(), 0.0);
     mean_draws = 0;
     std::vector<std::size_t> draws(N, 0);
     while (true) {
@@ -116,7 +116,7 @@ std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std:
             bool equal = true;
             for (std::size_t i = 1; i < n; ++i) equal = equal && draws[at + i] == draws[at];
             if (!equal) continue;
-            law[draws[at]] += odds;
+            distribution[draws[at]] += odds;
             used = at + n;
             break;
         }
@@ -134,11 +134,11 @@ std::vector<double> enumerated(std::vector<double> const& p, std::size_t n, std:
             for (auto const& [one, count] : counts) list.push_back(count);
             auto const chosen = batch_odds(list, static_cast<std::int64_t>(n));
             std::size_t i = 0;
-            for (auto const& [one, count] : counts) law[one] += odds * chosen[i++];
+            for (auto const& [one, count] : counts) distribution[one] += odds * chosen[i++];
         }
         std::size_t place = 0;
         while (place < N && ++draws[place] == p.size()) draws[place++] = 0;
-        if (place == N) return law;
+        if (place == N) return distribution;
     }
 }
 
@@ -148,7 +148,7 @@ struct capped_law {
     int n;        // draws per attempt, which must be equal
     double rest;  // then draw k must be the patch, or the attempt fails with probability rest / k
     int cap;
-    std::vector<double> law = std::vector<double>(p.size(), 0.0);
+    std::vector<double> distribution = std::vector<double>(p.size(), 0.0);
     double capped = 0;
     double mean_draws = 0;
 
@@ -192,7 +192,7 @@ private:
         }
     }
     void answer(std::size_t patch, std::vector<std::size_t> const& draws, double odds) {
-        law[patch] += odds;
+        distribution[patch] += odds;
         mean_draws += odds * static_cast<double>(draws.size());
     }
     // At the cap the batch rule answers: for the largest m <= n such that some patch was drawn at least m times, it
@@ -208,7 +208,7 @@ private:
                 if (copies < m) ways[i] = 0;
             }
         double const all = std::accumulate(ways.begin(), ways.end(), 0.0);
-        for (std::size_t i = 0; i < p.size(); ++i) law[i] += odds * ways[i] / all;
+        for (std::size_t i = 0; i < p.size(); ++i) distribution[i] += odds * ways[i] / all;
         capped += odds;
         mean_draws += odds * cap;
         return true;
@@ -255,7 +255,8 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_has_the_law_and_the_draws_of_the_reference) 
     for (auto const& one : cases) {
         auto const rule = sampler::exact(one.T);
         auto const got = sample_often(rule, one.p, 10000, ++seed, 0.005);
-        BOOST_TEST(p_value(one.law, got.seen) > 1e-4, "T = " << one.T.value << ", " << one.p.size() << " patches");
+        BOOST_TEST(p_value(one.distribution, got.seen) > 1e-4,
+                   "T = " << one.T.value << ", " << one.p.size() << " patches");
         BOOST_TEST(got.mean_draws == one.draws, boost::test_tools::tolerance(0.02));
         BOOST_TEST(got.capped == 0);
     }
@@ -299,12 +300,13 @@ BOOST_AUTO_TEST_CASE(the_adaptive_law_is_that_of_every_pool) {
         for (std::size_t const n : {1U, 2U, 3U})
             for (std::size_t const N : {1U, 2U, 3U, 5U, 7U}) {
                 double draws = 0;
-                auto const law = enumerated(p, n, N, draws);
-                BOOST_TEST(std::accumulate(law.begin(), law.end(), 0.0) == 1.0, boost::test_tools::tolerance(1e-12));
+                auto const distribution = enumerated(p, n, N, draws);
+                BOOST_TEST(std::accumulate(distribution.begin(), distribution.end(), 0.0) == 1.0,
+                           boost::test_tools::tolerance(1e-12));
                 auto const rule =
                     sampler::adaptive(temperature::of(1.0 / static_cast<double>(n)), static_cast<std::int64_t>(N));
                 auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
-                BOOST_TEST(p_value(law, got.seen) > 1e-4, "n = " << n << ", N = " << N);
+                BOOST_TEST(p_value(distribution, got.seen) > 1e-4, "n = " << n << ", N = " << N);
                 BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
             }
 }
@@ -339,7 +341,7 @@ BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
 
 BOOST_AUTO_TEST_CASE(an_attempt_that_cannot_succeed_any_more_is_counted_whole) {
     random_sequence choice({.seed = 1});
-    patch_sampling at_work(sampler::exact(temperature::of(1.0 / 3)), 1, choice);
+    acceptance_sampler at_work(sampler::exact(temperature::of(1.0 / 3)), 1, choice);
     BOOST_TEST(at_work.at_least() == 3);
     at_work.take(std::vector<token_id>{1, 2}, choice);
     BOOST_TEST(at_work.at_least() == 1);
@@ -380,11 +382,11 @@ BOOST_AUTO_TEST_CASE(a_capped_exact_rule_has_the_law_of_all_its_sequences) {
         for (auto const& [T, cap] :
              {std::pair(0.5, 1), {0.5, 2}, {0.5, 5}, {1.0 / 3, 7}, {0.4, 2}, {0.4, 3}, {0.4, 6}, {0.7, 4}}) {
             capped_law const want(p, T, cap);
-            BOOST_TEST(std::accumulate(want.law.begin(), want.law.end(), 0.0) == 1.0,
+            BOOST_TEST(std::accumulate(want.distribution.begin(), want.distribution.end(), 0.0) == 1.0,
                        boost::test_tools::tolerance(1e-12));
             auto const got = sample_often(sampler::exact(temperature::of(T), cap), p, times, ++seed);
             BOOST_TEST_CONTEXT("T = " << T << ", at most " << cap << " draws of " << p.size() << " patches") {
-                BOOST_TEST(p_value(want.law, got.seen) > 1e-6);
+                BOOST_TEST(p_value(want.distribution, got.seen) > 1e-6);
                 BOOST_TEST(p_value({want.capped, 1 - want.capped}, {got.capped, times - got.capped}) > 1e-6);
                 BOOST_TEST(std::abs(got.mean_draws - want.mean_draws) <= 4.9 * got.error + 1e-12);
             }

@@ -21,10 +21,10 @@ std::vector<float> logits_of(std::vector<double> const& p) {
 
 std::vector<double> law_of(std::vector<double> const& p, token_sampler const& rule) {
     auto const logits = logits_of(p);
-    token_law law;
-    law.set(std::span(logits), rule);
+    categorical_distribution distribution;
+    distribution.set(std::span(logits), rule);
     std::vector<double> all;
-    for (std::size_t i = 0; i < p.size(); ++i) all.push_back(law.probability(static_cast<token_id>(i)));
+    for (std::size_t i = 0; i < p.size(); ++i) all.push_back(distribution.probability(static_cast<token_id>(i)));
     return all;
 }
 
@@ -67,25 +67,25 @@ BOOST_AUTO_TEST_CASE(of_equally_likely_tokens_the_lower_id_comes_first) {
 
 BOOST_AUTO_TEST_CASE(the_collision_is_the_sum_of_the_squares) {
     auto const logits = logits_of({0.1, 0.4, 0.2, 0.3});
-    token_law law;
-    law.set(std::span(logits), {});
-    BOOST_TEST(law.collision() == 0.01 + 0.16 + 0.04 + 0.09, boost::test_tools::tolerance(1e-6));
-    law.set(std::span(logits).first(1), {});  // another vocabulary size
-    BOOST_TEST(law.collision() == 1);
+    categorical_distribution distribution;
+    distribution.set(std::span(logits), {});
+    BOOST_TEST(distribution.collision() == 0.01 + 0.16 + 0.04 + 0.09, boost::test_tools::tolerance(1e-6));
+    distribution.set(std::span(logits).first(1), {});  // another vocabulary size
+    BOOST_TEST(distribution.collision() == 1);
 }
 
 // 200,000 draws: every frequency within five standard errors, one false alarm in a million runs.
 BOOST_AUTO_TEST_CASE(draws_follow_the_law) {
     auto const logits = logits_of({0.1, 0.4, 0.2, 0.3});
     for (auto const& rule : {token_sampler{}, token_sampler{.T = 0.5}, token_sampler{.top_k = 3, .top_p = 0.95}}) {
-        token_law law;
-        law.set(std::span(logits), rule);
+        categorical_distribution distribution;
+        distribution.set(std::span(logits), rule);
         random_sequence random({7, stream::choice, 0});
         constexpr int n = 200'000;
         std::array<int, 4> counts{};
-        for (int i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(law.draw(detail::uniform53(random)))];
+        for (int i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(distribution.draw(detail::uniform53(random)))];
         for (token_id id = 0; id < 4; ++id) {
-            double const p = law.probability(id);
+            double const p = distribution.probability(id);
             double const error = std::sqrt(p * (1 - p) / n);
             BOOST_TEST(std::abs(counts[static_cast<std::size_t>(id)] / double(n) - p) <= 5 * error, id);
         }
@@ -94,13 +94,13 @@ BOOST_AUTO_TEST_CASE(draws_follow_the_law) {
 
 BOOST_AUTO_TEST_CASE(large_logits_are_no_overflow_and_far_ones_no_chance) {
     std::vector<float> const logits{1e30F, -1e30F, 1e30F};
-    token_law law;
-    law.set(std::span(logits), {});
-    BOOST_TEST(law.probability(0) == 0.5);
-    BOOST_TEST(law.probability(1) == 0);
-    BOOST_TEST(law.draw(0.9999999) == 2);
-    law.set(std::span(logits), {.T = 1e-300});
-    BOOST_TEST(law.probability(2) == 0.5);
+    categorical_distribution distribution;
+    distribution.set(std::span(logits), {});
+    BOOST_TEST(distribution.probability(0) == 0.5);
+    BOOST_TEST(distribution.probability(1) == 0);
+    BOOST_TEST(distribution.draw(0.9999999) == 2);
+    distribution.set(std::span(logits), {.T = 1e-300});
+    BOOST_TEST(distribution.probability(2) == 0.5);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
@@ -112,14 +112,14 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
     for (double const T : {1e-101, 1001.0})
         BOOST_CHECK_EXCEPTION(token_sampler::of({.value = T}), error,
                               says(errc::usage, "exact probabilities need T = 0, or from 1e-100 to 1000"));
-    token_law law;
+    categorical_distribution distribution;
     std::vector<float> logits{0, std::numeric_limits<float>::quiet_NaN(), 1};
     for (double const T : {1.0, 0.0})
-        BOOST_CHECK_EXCEPTION(law.set(std::span<float const>(logits), {.T = T}), error,
+        BOOST_CHECK_EXCEPTION(distribution.set(std::span<float const>(logits), {.T = T}), error,
                               says(errc::non_finite, "expected finite logits"));
     logits[1] = std::numeric_limits<float>::infinity();
-    BOOST_CHECK_EXCEPTION(law.set(std::span<float const>(logits), {}), error,
+    BOOST_CHECK_EXCEPTION(distribution.set(std::span<float const>(logits), {}), error,
                           says(errc::non_finite, "expected finite logits"));
-    BOOST_CHECK_EXCEPTION(law.set(std::span<float const>(), {}), error,
+    BOOST_CHECK_EXCEPTION(distribution.set(std::span<float const>(), {}), error,
                           says(errc::usage, "expected logits, found none"));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A fake NCCL for nccl_engine: ranks are threads, the device is the emulated one, and messages are copies on its queue.
-// Tests can inject failures; calls that real NCCL would not accept are recorded.
+// A fake NCCL for nccl_transport: ranks are threads, the device is the emulated one, and messages are copies on its
+// queue. Tests can inject failures; calls that real NCCL would not accept are recorded.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "calm/emulated.hpp"
-#include "calm/ranks/nccl_engine.hpp"
+#include "calm/ranks/nccl_transport.hpp"
 
 namespace calm::test {
 
@@ -111,7 +111,7 @@ public:
         std::scoped_lock const lock(fabric_->mutex_);
         note(of_all == 42 && rank == rank_ && std::cmp_equal(ranks, fabric_->members_.size()), "all have one key");
         note(++self().begun == 1, "a communicator begins once");
-        return nccl_state::under_way;
+        return nccl_state::in_flight;
     }
     nccl_state begin_group() {
         if (fabric_->on_group) fabric_->on_group(rank_, self().groups + 1);
@@ -137,25 +137,25 @@ public:
         note(std::exchange(in_group_, false), "a group ends that has begun");
         if (fabric_->refusing == rank_) return nccl_state::failed;
         fabric_->come(rank_, group_);
-        return nccl_state::under_way;
+        return nccl_state::in_flight;
     }
     nccl_state state() {
         std::scoped_lock const lock(fabric_->mutex_);
         note(is_open(), "an open communicator is asked how it stands");
         if (fabric_->failing == rank_ && self().groups >= fabric_->failing_group) return nccl_state::failed;
         if (self().finished > 0) return nccl_state::done;
-        return fabric_->all_came(rank_) ? nccl_state::done : nccl_state::under_way;
+        return fabric_->all_came(rank_) ? nccl_state::done : nccl_state::in_flight;
     }
     nccl_state queue_state() {
-        if (fabric_->never_done) return nccl_state::under_way;
-        if (std::exchange(asked_, !asked_)) return nccl_state::under_way;  // alternately in progress and done
+        if (fabric_->never_done) return nccl_state::in_flight;
+        if (std::exchange(asked_, !asked_)) return nccl_state::in_flight;  // alternately in progress and done
         detail::emulated_device::get().wait();
         return nccl_state::done;
     }
     nccl_state finish() {
         std::scoped_lock const lock(fabric_->mutex_);
         note(is_open() && ++self().finished == 1, "an open communicator is finished once");
-        return nccl_state::under_way;
+        return nccl_state::in_flight;
     }
     void close() {
         std::scoped_lock const lock(fabric_->mutex_);

@@ -169,8 +169,8 @@ auto outcome(Layer layer, index_t rows, int threads, auto const& dy, thread_orde
 // agree with the cpu in double within the fp32 tolerances. The given layers may hold settings.
 // template <class T, class Backend> using checked = linear<3, 5, with_bias::yes, space<Backend, T>>;
 template <class On, template <class, class> class Layer>
-void check_executor(index_t rows, Layer<typename On::scalar, typename On::backend> const& layer = {},
-                    Layer<double, cpu> const& reference = {}) {
+void check_device(index_t rows, Layer<typename On::scalar, typename On::backend> const& layer = {},
+                  Layer<double, cpu> const& reference = {}) {
     using T = typename On::scalar;
     using backend = typename On::backend;
     auto const dy = draws<double>(rows * Layer<double, cpu>::outputs, 2);
@@ -178,7 +178,7 @@ void check_executor(index_t rows, Layer<typename On::scalar, typename On::backen
     auto const got = outcome<backend>(layer, rows, 1, narrow);
     for (int const threads : {2, 3})
         BOOST_TEST((got == outcome<backend>(layer, rows, threads, narrow)), threads << " threads compute other bits");
-    if constexpr (block_executor<backend>)
+    if constexpr (block_backend<backend>)
         for (auto const order : {thread_order::descending, thread_order::permuted})
             BOOST_TEST((got == outcome<backend>(layer, rows, 1, narrow, order)), "a barrier is missing");
     auto const want = outcome(reference, rows, 2, dy);

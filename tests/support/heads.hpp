@@ -53,20 +53,20 @@ template <class T> struct trained_head {
     double loss = 0;
     std::vector<T> dhidden;
     std::vector<std::vector<T>> gradients;
-    std::size_t saved = 0, scratch = 0;
+    std::size_t saved = 0, workspace = 0;
 };
 
 // Calls loss(p, hidden, mean, log_std, dhidden) for a head with random parameters, at R positions with random hidden
 // states and posteriors.
 template <class Head, class Loss>
-trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& loss, bool rehearse = false) {
+trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& loss, bool dry_run = false) {
     using T = typename Head::scalar;
     using backend = typename Head::backend;
     constexpr index_t D = Head::D, L = Head::L;
     prepared<Head, T, backend> p({}, threads, 0.3);
     p.ctx.seed = 17;
     p.ctx.step = 5;
-    p.ctx.rehearse(rehearse);
+    p.ctx.set_dry_run(dry_run);
     if constexpr (device_memory<backend>) p.ctx.memory = 1 << 20;  // forces more than one chunk of positions
     auto const hidden = draws<T, backend>(R * D, 1);
     auto const mean = draws<T, backend>(R * L, 2);
@@ -78,9 +78,9 @@ trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& 
     result.dhidden = copied(dhidden);
     for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
     BOOST_TEST(p.ctx.saved.used() == 0U);
-    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    BOOST_TEST(p.ctx.workspace.used() == 0U);
     result.saved = p.ctx.saved.peak();
-    result.scratch = p.ctx.scratch.peak();
+    result.workspace = p.ctx.workspace.peak();
     return result;
 }
 
@@ -136,7 +136,7 @@ template <class Head> void check_keyed_training(index_t R, index_t N) {
 // workspace) and computes nothing.
 template <class Head> void check_step_laws(index_t R, index_t N) {
     using T = typename Head::scalar;
-    auto const step = [&](int threads, bool rehearse) {
+    auto const step = [&](int threads, bool dry_run) {
         return step_of<Head>(
             R, threads,
             [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
@@ -145,17 +145,17 @@ template <class Head> void check_step_laws(index_t R, index_t N) {
                                               1.0);
                 });
             },
-            rehearse);
+            dry_run);
     };
     auto const one = step(1, false);
     for (int const threads : {1, 2, 3}) {
         auto const more = step(threads, false);
         BOOST_TEST(more.loss == one.loss);
         BOOST_TEST((more.gradients == one.gradients && more.dhidden == one.dhidden), threads << " threads: other bits");
-        auto const rehearsal = step(threads, true);
-        BOOST_TEST(rehearsal.saved == one.saved);
-        BOOST_TEST(rehearsal.scratch == more.scratch);
-        for (auto const& g : rehearsal.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
+        auto const dry = step(threads, true);
+        BOOST_TEST(dry.saved == one.saved);
+        BOOST_TEST(dry.workspace == more.workspace);
+        for (auto const& g : dry.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
     }
 }
 
@@ -231,13 +231,13 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
 // N latents from a head's `sample` at each of the places.
 template <class Head, class Prepared>
 std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& of, index_t N,
-                                              std::span<noise_place const> places, double scale = 1) {
+                                              std::span<row_rng const> places, double scale = 1) {
     using backend = typename Head::backend;
     auto const hidden = placed<backend>(of);
     numbers<typename Head::scalar, backend> z(places.size() * static_cast<std::size_t>(N * Head::L));
     p.model.sample(p.ctx, out_rows<backend, Head::L>(z), in_rows<backend, Head::D>(hidden), places, scale);
     BOOST_TEST(p.ctx.saved.used() == 0U);
-    BOOST_TEST(p.ctx.scratch.used() == 0U);
+    BOOST_TEST(p.ctx.workspace.used() == 0U);
     return copied(z);
 }
 
@@ -249,7 +249,7 @@ template <class Head> void check_draws_by_place(Head const& head, bool bit_for_b
     constexpr index_t R = 3, N = 5, D = Head::D, L = Head::L;
     prepared<Head, T, backend> p(head, 2, 0.3);
     auto const hidden = draws<T>(R * D, 1);
-    std::vector<noise_place> const places{
+    std::vector<row_rng> const places{
         {{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}};
     auto const all = sampled_at<Head>(p, hidden, N, places);
     BOOST_TEST((all == sampled_at<Head>(p, hidden, N, places)), "the same places draw otherwise");

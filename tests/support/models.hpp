@@ -4,7 +4,7 @@
 #include <boost/mpl/list.hpp>
 
 #include "calm/model/calm.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "support/fixtures.hpp"
 #include "support/typed.hpp"
 
@@ -49,8 +49,8 @@ template <class Variant, class Backend> struct variant_on {
     static constexpr configuration<> value = Variant::value;
     using backend = Backend;
 };
-using variants_on_executors = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
-                                               variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
+using variants_on_devices = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
+                                             variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
 
 // Memory of a model under test.
 struct memory {
@@ -75,8 +75,8 @@ void check_gradients(std::vector<any_parameter<space<Backend, T>>> const& parame
 }
 
 // A language model with the parameters of a fixture, including the frozen autoencoder.
-template <model_configuration auto C> resident<calm_model<C>> loaded_calm(fixture const& f) {
-    resident<calm_model<C>> own(f.size("vocab_size"));
+template <model_configuration auto C> owned_model<calm_model<C>> loaded_calm(fixture const& f) {
+    owned_model<calm_model<C>> own(f.size("vocab_size"));
     load_parameters(parameters_of(own.model), f);
     load_parameters(frozen_parameters_of(own.model), f);
     return own;

@@ -21,7 +21,7 @@ matrix_view<T, Columns, Backend> drawn_rows(context<Backend>& ctx, index_t rows,
 template <class T, class E, class Backend>
 std::vector<T> values_of(context<Backend> const& ctx, view<T, E, Backend> const& x) {
     std::vector<T> room;
-    auto const here = on_host(ctx, x, room);
+    auto const here = to_host(ctx, x, room);
     return {here.begin(), here.end()};
 }
 

@@ -112,7 +112,7 @@ template <class Backend, class T> numbers<T, Backend> placed(std::vector<T> v) {
 }
 
 // A device and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, executors)
-template <class Backend, class T> struct executor {
+template <class Backend, class T> struct test_device {
     using backend = Backend;
     using scalar = T;
     template <class Shape>
@@ -122,9 +122,9 @@ template <class Backend, class T> struct executor {
     using context = calm::context<Backend>;
 };
 // Block kernels run on the emulated device, where they run as on `blocks` and are checked as well.
-using executors = boost::mpl::list<executor<cpu, float>, executor<cpu, double>, executor<emulated, float>>;
+using test_devices = boost::mpl::list<test_device<cpu, float>, test_device<cpu, double>, test_device<emulated, float>>;
 // For kernels that split their work differently on the host than on a device.
-using executors_and_blocks = boost::mpl::push_front<executors, executor<blocks, float>>::type;
+using devices_and_blocks = boost::mpl::push_front<test_devices, test_device<blocks, float>>::type;
 using scalars = boost::mpl::list<float, double>;
 
 // Sizes around the boundaries of packets, thread blocks and tasks.

@@ -9,9 +9,9 @@
 
 #include "calm/model/heads/energy.hpp"
 #include "calm/nn/attention.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/bf16_products.hpp"
 #include "calm/tensor/fill.hpp"
 #include "calm/tensor/matmul.hpp"
@@ -169,9 +169,9 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     auto const w = drawn_rows<k>(ctx, n, 2);
     auto const dy = drawn_rows<n>(ctx, m, 3);
     activations<float, k, emulated> const stored(halved(ctx, x));
-    auto const slopes = shared_factor(ctx, dy);
+    auto const slopes = precast_factor(ctx, dy);
     BOOST_TEST(slopes.rounded != nullptr);
-    BOOST_TEST(shared_factor(ctx, rows(dy, 0, 64)).rounded == nullptr);
+    BOOST_TEST(precast_factor(ctx, rows(dy, 0, 64)).rounded == nullptr);
     auto const compare = [&]<index_t N>(index_t rows, auto const& a, auto const& b, auto const& c, auto const& d) {
         auto const found = drawn_rows<N>(ctx, rows, 9), wanted = drawn_rows<N>(ctx, rows, 9);
         for (into const mode : {into::accumulate, into::overwrite}) {
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
     compare.operator()<n>(m, columns<16, 24>(stored), transposed(columns<8, 24>(w)), columns<16, 24>(x),
                           transposed(columns<8, 24>(w)));
     auto const many = drawn_rows<72>(ctx, m, 4);
-    compare.operator()<k>(72, transposed(shared_factor(ctx, many)), stored, transposed(many), x);
+    compare.operator()<k>(72, transposed(precast_factor(ctx, many)), stored, transposed(many), x);
 }
 
 // A product of few rows rounds a factor only if the factor is stored in bf16 alone.
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
         arena_scope const scope(by.saved);
         auto const x = drawn_rows<k>(by, m, 1);
         auto const dw = by.saved.take<float>(extents<n, k>());
-        auto const slopes = shared_factor(by, drawn_rows<n>(by, m, 2));
+        auto const slopes = precast_factor(by, drawn_rows<n>(by, m, 2));
         if (rounds)
             matmul(by, dw, transposed(slopes), activations<float, k, emulated>(halved(by, x)));
         else
@@ -249,18 +249,18 @@ BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
         auto const sums = ctx.saved.take<float>(extents<24>()), want = ctx.saved.take<float>(extents<24>());
         fill(ctx, sums, 1.0F);
         fill(ctx, want, 1.0F);
-        add_row_sums(ctx, sums, half);
-        add_row_sums(ctx, want, wide);
+        add_sum_axis0(ctx, sums, half);
+        add_sum_axis0(ctx, want, wide);
         BOOST_TEST(values_of(ctx, sums) == values_of(ctx, want), boost::test_tools::per_element());
 
         auto const many = ctx.saved.take<bf16>(extents<dyn, 24>(rows * 5));
         auto const many_wide = ctx.saved.take<float>(many.extents());
-        repeat_rows(ctx, many, x);
-        repeat_rows(ctx, many_wide, wide);
+        repeat_interleave(ctx, many, x);
+        repeat_interleave(ctx, many_wide, wide);
         BOOST_TEST(values_of(ctx, many) == values_of(ctx, many_wide), boost::test_tools::per_element());
         auto const summed = ctx.saved.take<float>(x.extents()), summed_wide = ctx.saved.take<float>(x.extents());
-        sum_repeated_rows(ctx, summed, many);
-        sum_repeated_rows(ctx, summed_wide, many_wide);
+        segment_sum(ctx, summed, many);
+        segment_sum(ctx, summed_wide, many_wide);
         BOOST_TEST(values_of(ctx, summed) == values_of(ctx, summed_wide), boost::test_tools::per_element());
 
         rotate(ctx, half, 8, 7, 2, 100.0);

@@ -22,7 +22,7 @@ struct cache {
         std::vector<float> k, v;
         for (index_t i = 0; i < 2 * rows; ++i) k.push_back(static_cast<float>(i + 1)), v.push_back(-k.back());
         append_positions(ctx, keys.view(), values, {k.data(), extents<dyn, 2>(rows)}, {v.data(), extents<dyn, 2>(rows)},
-                         bring(ctx, std::span(to)));
+                         to_device(ctx, std::span(to)));
     }
 };
 }  // namespace

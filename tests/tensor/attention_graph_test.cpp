@@ -293,19 +293,19 @@ BOOST_AUTO_TEST_CASE(attention_in_bf16_rounds_computes_and_widens) {
         auto const work = [&] {
             attend_in_bf16(ctx, s.shape(), o_there, lse_there, q_there, k_there, v_there,
                            [&](attention_memory const& memory) {
-                               if (!ctx.rehearsing()) compute_there(forward_graph(s.shape()), memory);
+                               if (!ctx.is_dry_run()) compute_there(forward_graph(s.shape()), memory);
                            });
             attend_back_in_bf16(ctx, s.shape(), dq_there, dk_there, dv_there, dout_there, o_there, lse_there, q_there,
                                 k_there, v_there, [&](attention_memory const& memory) {
-                                    if (!ctx.rehearsing()) compute_there(backward_graph(s.shape()), memory);
+                                    if (!ctx.is_dry_run()) compute_there(backward_graph(s.shape()), memory);
                                 });
         };
-        ctx.rehearse(true);
+        ctx.set_dry_run(true);
         work();
-        ctx.rehearse(false);
-        auto const planned = ctx.scratch.peak();
+        ctx.set_dry_run(false);
+        auto const planned = ctx.workspace.peak();
         work();
-        BOOST_TEST(ctx.scratch.peak() == planned);
+        BOOST_TEST(ctx.workspace.peak() == planned);
         auto const want = by_blocks(s, m);
         auto const compare = [&](attention_part part, float const* there, double bound) {
             double const off = apart(copied(there, std::ssize(want.at(part))), want.at(part));

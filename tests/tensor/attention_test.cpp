@@ -56,14 +56,14 @@ void call_cached_attention(cached_given const& s) {
     vector lse(extents<dyn>(s.lse));
     auto const keys = room_of(3, 4, s.kv_width), values = room_of(s.values, s.values_room, s.kv_width);
     auto const sequences = sequences_of(s);
-    cached_attention(ctx, y, lse, rows_of(s.q, 16).view(), keys, values, bring(ctx, std::span(sequences)), 4);
+    cached_attention(ctx, y, lse, rows_of(s.q, 16).view(), keys, values, to_device(ctx, std::span(sequences)), 4);
 }
 void call_append(cached_given const& s) {
     context<> ctx;
     auto keys = room_of(3, 4, 8), values = room_of(s.values, s.values_room, 8);
     auto const sequences = sequences_of(s);
     append_positions(ctx, keys, values, rows_of(s.new_rows, s.new_width).view(),
-                     rows_of(s.new_values, s.new_width).view(), bring(ctx, std::span(sequences)));
+                     rows_of(s.new_values, s.new_width).view(), to_device(ctx, std::span(sequences)));
 }
 
 // Checks the error message of a call with one wrong size.
@@ -172,13 +172,13 @@ BOOST_AUTO_TEST_CASE(rows_that_cannot_be_rotated_are_refused) {
     BOOST_TEST(said(8, 3) == "calm::rotate: expected rows of whole heads of 8 numbers, found rows of 12");
     BOOST_TEST(said(0, 3) == "calm::rotate: expected rows of whole heads of 0 numbers, found rows of 12");
     std::vector<cached_sequence> const sequences{{0, 1}, {1, 1}, {2, 1}, {3, 1}};
-    BOOST_TEST(usage_sentence([&] { rotate(ctx, x, 4, bring(ctx, std::span(sequences)), 1e4); }) ==
+    BOOST_TEST(usage_sentence([&] { rotate(ctx, x, 4, to_device(ctx, std::span(sequences)), 1e4); }) ==
                "calm::rotate: expected a whole number of rows for each of 4, found 6");
 }
 
 // Two sequences compared with the definition of attention, with tensors as operands. The last position is also computed
 // alone, from appended keys and values.
-BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t B = 2, P = 5, size = 4, heads = 4, D = heads * size, KvWidth = 2 * size;
     typename on::context ctx(1, 2);
@@ -213,17 +213,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
     typename on::template tensor<extents<dyn, dyn, KvWidth>> keys{extents<dyn, dyn, KvWidth>(1, P)},
         values{extents<dyn, dyn, KvWidth>(1, P)};
     std::vector<cached_sequence> const none{{0, 0}}, some{{0, P - 1}};
-    append_positions(ctx, keys, values, rows(k.view(), P, P), rows(v.view(), P, P), bring(ctx, std::span(none)));
+    append_positions(ctx, keys, values, rows(k.view(), P, P), rows(v.view(), P, P), to_device(ctx, std::span(none)));
     typename on::template tensor<extents<dyn, D>> last{extents<dyn, D>(1)};
     typename on::vector sums{extents<dyn>(heads)};
-    cached_attention(ctx, last, sums, rows(q.view(), 2 * P - 1, 1), keys, values, bring(ctx, std::span(some)), size);
+    cached_attention(ctx, last, sums, rows(q.view(), 2 * P - 1, 1), keys, values, to_device(ctx, std::span(some)),
+                     size);
     for (index_t i = 0; i < D; ++i)
         BOOST_TEST(std::abs(number(last, i) - number(y, (2 * P - 1) * D + i)) <= rounding<T>);
 }
 
 // A position that sees more keys than one chunk holds agrees with the definition. Its bits do not depend on the
 // capacity of the cache or on other texts.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t size = 8, heads = 4, D = heads * size, KvWidth = 2 * size;
     std::vector<cached_sequence> const sequences{{2, 0}, {0, 126}, {1, 127}, {3, 300}};
@@ -241,7 +242,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_new_position_sees_any_number_of_keys, on, execut
             keys[i] = static_cast<T>(std::sin(0.7 * place));
             values[i] = static_cast<T>(std::cos(0.3 * place));
         }
-        cached_attention(ctx, y, lse, q, keys, values, bring(ctx, std::span(sequences)), size);
+        cached_attention(ctx, y, lse, q, keys, values, to_device(ctx, std::span(sequences)), size);
         std::vector<T> all;
         for (index_t i = 0; i < y.size(); ++i) all.push_back(y[i]);
         for (index_t i = 0; i < lse.size(); ++i) all.push_back(lse[i]);

@@ -129,11 +129,11 @@ BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
                shifted = on.by(y, multiply(columns<4, 48>(wide)));
     BOOST_TEST(of_w.second == 2);
     auto const ask = [&] {  // in a dry run
-        on.ctx.rehearse(true);
+        on.ctx.set_dry_run(true);
         auto const scope = copies.use(on.ctx);
         matmul(on.ctx, y, x, transposed(w));
         matmul(on.ctx, y, x, transposed(part));
-        on.ctx.rehearse(false);
+        on.ctx.set_dry_run(false);
     };
     ask();
     BOOST_TEST(copies.bytes() == 2U * 48 * (1000 + 40));
@@ -276,12 +276,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_a_step_read_one_copy, Backend, multipl
     auto const nearest = products(ctx, w);
     bf16_copies<Backend> copies;
     copies.add(w.data(), 40, 48);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     {
         auto const scope = copies.use(ctx, weight_rounding::stochastic);
         matmul(ctx, y, x, transposed(w));
     }
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     BOOST_TEST(copies.bytes() == sizeof(typename bf16_copies<Backend>::number) * 40 * 48);
     std::vector<std::vector<float>> found;
     for (ctx.step = 3; ctx.step < 5; ++ctx.step) {

@@ -174,11 +174,11 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
     auto ctx = in_bf16(2);
     matrix a(extents<dyn, dyn>(700, 333)), b(extents<dyn, dyn>(333, 200)), c(extents<dyn, dyn>(700, 200));
     std::fill(c.begin(), c.end(), 5.0F);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     matmul(ctx, c, a, b);
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     BOOST_TEST(c.data()[0] == 5.0F);
-    auto const planned = ctx.scratch.peak();
+    auto const planned = ctx.workspace.peak();
     matmul(ctx, c, a, b);
-    BOOST_TEST(ctx.scratch.peak() == planned);
+    BOOST_TEST(ctx.workspace.peak() == planned);
 }

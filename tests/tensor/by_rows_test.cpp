@@ -8,8 +8,8 @@ namespace {
 
 // Rows (R, D), a row (D) and a column (R): the operands of one expression tree, their gradients, and the cotangent.
 template <class T, class Backend> struct operands {
-    using rows_type = typename executor<Backend, T>::template tensor<extents<dyn, dyn>>;
-    using line = typename executor<Backend, T>::vector;
+    using rows_type = typename test_device<Backend, T>::template tensor<extents<dyn, dyn>>;
+    using line = typename test_device<Backend, T>::vector;
     rows_type x, y, dy, dx;
     line w, dw, c, dc;
 
@@ -31,13 +31,13 @@ struct trees {
     // RMS normalisation with a gain, plus a column.
     struct rms {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
-            return x() * (1.0 / sqrt(row_mean_square(more()) + 0.25)) * w() + c();
+            return x() * (1.0 / sqrt(mean_square_axis1(more()) + 0.25)) * w() + c();
         }
     };
     // Nested reductions: a modulated LayerNorm.
     struct layer_norm {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
-            return (x() - row_mean(more())) * (1.0 / sqrt(row_mean_square(more() - row_mean(more())) + 0.25)) *
+            return (x() - mean_axis1(more())) * (1.0 / sqrt(mean_square_axis1(more() - mean_axis1(more())) + 0.25)) *
                        (1.0 + w()) +
                    tanh(c());
         }
@@ -45,19 +45,19 @@ struct trees {
     // Softmax, weighted by the row and the column.
     struct softmax {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
-            return exp(x() - row_max(more())) / row_sum(exp(more() - row_max(more()))) * silu(w()) * c();
+            return exp(x() - max_axis1(more())) / sum_axis1(exp(more() - max_axis1(more()))) * silu(w()) * c();
         }
     };
     // The operands over (D) and (R, 1) inside a reduction.
     struct within {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
-            return x() * row_sum(more() * w() * c()) + 0.5;
+            return x() * sum_axis1(more() * w() * c()) + 0.5;
         }
     };
     // One number per row.
     struct narrow {
         template <class X, class More, class W, class C> auto operator()(X&& x, More&& more, W&& w, C&& c) const {
-            return square(row_mean(x() * w())) * c() + row_max(more()) / 3.0;
+            return square(mean_axis1(x() * w())) * c() + max_axis1(more()) / 3.0;
         }
     };
 };
@@ -116,7 +116,7 @@ template <class Tree> void check_gradients(char const* name) {
         check("x", o.dx, twin.x);
         check("w", o.dw, twin.w);
         check("c", o.dc, twin.c);
-        BOOST_TEST(ctx.scratch.used() == 0U);
+        BOOST_TEST(ctx.workspace.used() == 0U);
     }
 }
 
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_complex_step) {
     check_gradients<trees::narrow>("narrow");
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const D : {1, 7, 16, 33, 300}) {
         operands<T, typename on::backend> o(5, D);
@@ -155,17 +155,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, execut
         BOOST_TEST(near(static_cast<double>(y[i]), static_cast<double>(x[i] + w[i % 3] + c[i / 3]), rounding<T>));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_are_those_of_plain_loops, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_are_those_of_plain_loops, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const D : {1, 7, 16, 33, 300}) {
         operands<T, typename on::backend> o(5, D);
         typename on::context ctx(1, 2);
         typename on::template tensor<extents<dyn, 1>> total{extents<dyn, 1>(5)}, mean{total.extents()},
             squares{total.extents()}, most{total.extents()};
-        evaluate(ctx, total, row_sum(o.x));
-        evaluate(ctx, mean, row_mean(o.x));
-        evaluate(ctx, squares, row_mean_square(o.x));
-        evaluate(ctx, most, row_max(o.x));
+        evaluate(ctx, total, sum_axis1(o.x));
+        evaluate(ctx, mean, mean_axis1(o.x));
+        evaluate(ctx, squares, mean_square_axis1(o.x));
+        evaluate(ctx, most, max_axis1(o.x));
         double all = 0;
         for (index_t r = 0; r < 5; ++r) {
             double sum_of_row = 0, square_of_row = 0, highest = -1e300;
@@ -182,13 +182,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_are_those_of_plain_loops, on, executors
             BOOST_TEST(static_cast<double>(most[r]) == highest);
             all += (sum_of_row - highest) * static_cast<double>(o.c[r]);
         }
-        BOOST_TEST(near(sum(ctx, (row_sum(o.x) - row_max(o.x)) * column(o.c)), all, 1e-4));
-        BOOST_TEST(near(sum(ctx, (o.x - row_max(o.x) / static_cast<double>(D)) * column(o.c)), all, 1e-4));
+        BOOST_TEST(near(sum(ctx, (sum_axis1(o.x) - max_axis1(o.x)) * column(o.c)), all, 1e-4));
+        BOOST_TEST(near(sum(ctx, (o.x - max_axis1(o.x) / static_cast<double>(D)) * column(o.c)), all, 1e-4));
     }
 }
 
 // Equal maxima share the gradient; NaN is passed on.
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_largest_of_a_row, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_largest_of_a_row, on, test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     typename on::template tensor<extents<2, 40>> x, dx;
@@ -197,37 +197,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_largest_of_a_row, on, executors) {
     x[3] = x[21] = x[39] = T{5};
     dy[0] = T{6};
     dy[1] = T{40};
-    differentiate(ctx, row_max(wrt(x, dx)), dy);
+    differentiate(ctx, max_axis1(wrt(x, dx)), dy);
     for (index_t j = 0; j < 40; ++j) {
         BOOST_TEST(dx[j] == (j == 3 || j == 21 || j == 39 ? T{2} : T{0}));
         BOOST_TEST(dx[40 + j] == T{1});
     }
     x[77] = std::numeric_limits<T>::quiet_NaN();
-    evaluate(ctx, y, row_max(x));
+    evaluate(ctx, y, max_axis1(x));
     BOOST_TEST(y[0] == T{5});
     BOOST_TEST(std::isnan(y[1]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_kept_is_written_on_the_way, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_kept_is_written_on_the_way, on, test_devices) {
     using T = typename on::scalar;
     operands<T, typename on::backend> o(70, 9);
     typename on::context const ctx(1, 2);
     typename on::vector mean{extents<dyn>(70)};
     typename on::template tensor<extents<dyn, 1>> want{extents<dyn, 1>(70)};
-    evaluate(ctx, want, row_mean(o.x));
-    evaluate(ctx, o.y, o.x - kept(mean, row_mean(o.x)));
+    evaluate(ctx, want, mean_axis1(o.x));
+    evaluate(ctx, o.y, o.x - tee(mean, mean_axis1(o.x)));
     BOOST_CHECK((copied(mean) == copied(want)));
     // A later operand of the tree reads the value that was just written.
-    evaluate(ctx, o.y, o.x - kept(mean, row_mean(o.x) + 1.0) - column(mean));
+    evaluate(ctx, o.y, o.x - tee(mean, mean_axis1(o.x) + 1.0) - column(mean));
     for (index_t i = 0; i < o.y.size(); ++i)
         BOOST_REQUIRE(o.y[i] == o.x[i] - (want[i / 9] + T{1}) - (want[i / 9] + T{1}));
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(o.x, o.dx) * kept(mean, row_mean(o.x)), o.dy), error,
-                          says(errc::usage, "calm::kept", "only evaluate"));
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(o.x, o.dx) * tee(mean, mean_axis1(o.x)), o.dy), error,
+                          says(errc::usage, "calm::tee", "only evaluate"));
 }
 
 // Neither the number of threads nor the order of a block's threads changes a bit; gradients may overwrite their
 // operands.
-BOOST_AUTO_TEST_CASE_TEMPLATE(neither_threads_nor_places_change_a_bit, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(neither_threads_nor_places_change_a_bit, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     auto const of = [](int threads, thread_order order) {
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(neither_threads_nor_places_change_a_bit, on, execu
     BOOST_CHECK((of(2, thread_order::descending) == once));
     operands<T, backend> o(150, 37);
     typename on::context ctx(1, 2);
-    auto const x = [&](auto&& dx) { return wrt(o.x, dx) - row_mean(accumulate(o.x, dx)) * column(o.c); };
+    auto const x = [&](auto&& dx) { return wrt(o.x, dx) - mean_axis1(accumulate(o.x, dx)) * column(o.c); };
     differentiate(ctx, x(o.dx), o.dy);
     auto const want = copied(o.dx);
     auto const saved = copied(o.x);
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(neither_threads_nor_places_change_a_bit, on, execu
     BOOST_CHECK((copied(o.dy) == want));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_emulated_blocks_agree, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_emulated_blocks_agree, on, test_devices) {
     using T = typename on::scalar;
     auto const compare = [&]<class Tree>(Tree) {
         operands<double, cpu> exact(33, 21);
@@ -279,7 +279,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_emulated_blocks_agree, on, executors) {
 BOOST_AUTO_TEST_CASE(sums_of_trees_by_rows_have_gradients) {
     operands<double, cpu> o(4, 6);
     context<> ctx(1, 2);
-    differentiate_sum(ctx, square(wrt(o.x, o.dx)) * row_sum(o.x) * wrt(o.w, o.dw), 0.5);
+    differentiate_sum(ctx, square(wrt(o.x, o.dx)) * sum_axis1(o.x) * wrt(o.w, o.dw), 0.5);
     for (index_t j = 0; j < 6; ++j) {
         double of_w = 0;
         for (index_t r = 0; r < 4; ++r) {
@@ -297,18 +297,18 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_takes_the_memory_and_computes_nothing) {
     operands<double, cpu> o(200, 6);
     context<> ctx(1, 2);
     auto const before = copied(o.dw);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     differentiate(ctx, o.x * wrt(o.w, o.dw), o.dy);
     BOOST_TEST(sum(ctx, o.x * o.w) == 0);
     BOOST_CHECK((copied(o.dw) == before));
-    auto const planned = ctx.scratch.peak();
-    ctx.rehearse(false);
+    auto const planned = ctx.workspace.peak();
+    ctx.set_dry_run(false);
     differentiate(ctx, o.x * wrt(o.w, o.dw), o.dy);
-    BOOST_TEST(ctx.scratch.peak() == planned);
+    BOOST_TEST(ctx.workspace.peak() == planned);
     BOOST_CHECK((copied(o.dw) != before));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 1);
     operands<T, typename on::backend> o(4, 6);
@@ -316,21 +316,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, executors) 
     auto const shape = says(errc::usage, "must have the same shape");
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * other.w), error, shape);
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * column(o.w)), error, shape);
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * row_sum(other.x)), error,
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * sum_axis1(other.x)), error,
                           says(errc::usage, "evaluate that one separately", "6", "5"));
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(o.c), row_sum(o.x) + row_sum(other.x)), error,
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(o.c), sum_axis1(o.x) + sum_axis1(other.x)), error,
                           says(errc::usage, "evaluate that one separately", "6", "5"));
     typename on::template tensor<extents<dyn, dyn>> none{extents<dyn, dyn>(3, 0)};
     typename on::vector three{extents<dyn>(3)};
-    evaluate(ctx, none, none - row_mean(none));  // nothing
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), row_max(none)), error,
+    evaluate(ctx, none, none - mean_axis1(none));  // nothing
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), max_axis1(none)), error,
                           says(errc::usage, "at least one number", "3 rows"));
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), row_sum(none)), error, says(errc::usage, "at least one number"));
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, column(three), sum_axis1(none)), error,
+                          says(errc::usage, "at least one number"));
     auto const overlaps = says(errc::usage, "overlaps");
     auto const first_row = reshape(rows(o.x.view(), 0, 1), extents<dyn>(6));
     BOOST_CHECK_EXCEPTION(evaluate(ctx, o.x, o.x + first_row), error, overlaps);
     BOOST_CHECK_EXCEPTION(differentiate(ctx, wrt(o.x, o.dx) * wrt(o.w, first_row), o.dy), error, overlaps);
-    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * column(o.c) * kept(o.c, row_sum(o.x))), error, overlaps);
-    BOOST_CHECK_EXCEPTION(differentiate(ctx, row_sum(wrt(o.x, o.dx)) * wrt(o.x, o.dx), o.dy), error,
+    BOOST_CHECK_EXCEPTION(evaluate(ctx, o.y, o.x * column(o.c) * tee(o.c, sum_axis1(o.x))), error, overlaps);
+    BOOST_CHECK_EXCEPTION(differentiate(ctx, sum_axis1(wrt(o.x, o.dx)) * wrt(o.x, o.dx), o.dy), error,
                           says(errc::usage, "two gradients", "use accumulate"));
 }

@@ -7,7 +7,7 @@
 using namespace calm;
 using namespace calm::test;
 
-using of_the_host = boost::mpl::list<executor<cpu, float>, executor<blocks, float>>;  // a device has no tasks
+using of_the_host = boost::mpl::list<test_device<cpu, float>, test_device<blocks, float>>;  // a device has no tasks
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_task_runs_once_at_any_number_of_threads, on, of_the_host) {
     for (int threads : {1, 2, 3, 7}) {
@@ -64,10 +64,10 @@ BOOST_AUTO_TEST_CASE(a_parallel_region_inside_another_runs_on_its_thread) {
 
 BOOST_AUTO_TEST_CASE(a_rehearsal_runs_nothing) {
     context<> ctx(0, 2);
-    BOOST_TEST(!ctx.rehearsing());
-    ctx.rehearse(true);
+    BOOST_TEST(!ctx.is_dry_run());
+    ctx.set_dry_run(true);
     ctx.parallel(10, [](index_t) { BOOST_ERROR("ran in a rehearsal"); });
-    ctx.rehearse(false);
+    ctx.set_dry_run(false);
     int calls = 0;
     ctx.parallel(1, [&](index_t) { ++calls; });
     BOOST_TEST(calls == 1);

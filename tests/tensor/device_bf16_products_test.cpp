@@ -88,7 +88,7 @@ struct asked {
         else
             multiply(first, second);
         std::vector<float> room;
-        auto const values = on_host(ctx, result, room);
+        auto const values = to_host(ctx, result, room);
         return {values.begin(), values.end()};
     }
 
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(few_rows_stay_in_fp32) {
         fill_normal(by, x, key{1});
         matmul(by, y, x, x);
         std::vector<double> room;
-        auto const values = on_host(by, y, room);
+        auto const values = to_host(by, y, room);
         return std::vector<double>(values.begin(), values.end());
     };
     BOOST_TEST((f(ctx) == f(plain)));
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
                 auto const launched = ctx.counts().launches;
                 turned ? matmul(ctx, y, x, transposed(weights)) : matmul(ctx, y, x, weights);
                 BOOST_TEST(ctx.counts().launches - launched <= 2);
-                auto const values = on_host(ctx, y, room);
+                auto const values = to_host(ctx, y, room);
                 return std::vector<float>(values.begin(), values.end());
             };
             BOOST_TEST((by(narrow) == by(w)), m << " " << turned);
@@ -231,18 +231,19 @@ BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
                 };
                 auto const [a, narrow_a] = drawn(a_size, 1);
                 auto const [b, narrow_b] = drawn(b_size, 2);
-                auto const c = drawn(m * stride, 3).first, bias = drawn(n, 4).first, plus = drawn(m * stride, 5).first;
+                auto const c = drawn(m * stride, 3).first, bias = drawn(n, 4).first,
+                           addend = drawn(m * stride, 5).first;
                 std::vector<float> rooms[6];
-                auto const there = on_host(ctx, c, rooms[0]);
+                auto const there = to_host(ctx, c, rooms[0]);
                 std::vector<float> const start(there.begin(), there.end());
                 detail::product<float, bf16, bf16> p{
                     m,        n,      k,          c.data(), stride, narrow_a.data(), a_stride, turned, narrow_b.data(),
                     b_stride, turned, accumulates};
-                if (!accumulates) p.bias = bias.data(), p.plus = plus.data();
+                if (!accumulates) p.bias = bias.data(), p.addend = addend.data();
                 detail::product_in_groups(ctx, p);
-                auto const found = on_host(ctx, c, rooms[1]);
-                auto const x = on_host(ctx, a, rooms[2]), y = on_host(ctx, b, rooms[3]),
-                           row = on_host(ctx, bias, rooms[4]), more = on_host(ctx, plus, rooms[5]);
+                auto const found = to_host(ctx, c, rooms[1]);
+                auto const x = to_host(ctx, a, rooms[2]), y = to_host(ctx, b, rooms[3]),
+                           row = to_host(ctx, bias, rooms[4]), more = to_host(ctx, addend, rooms[5]);
                 auto const at = [](auto const& values, index_t i) {
                     return double{values[static_cast<std::size_t>(i)]};
                 };
@@ -278,7 +279,7 @@ BOOST_AUTO_TEST_CASE(factors_may_be_columns_of_others) {
     copy(ctx, weights, view<float const, extents<dyn, wide>>(w.data(), weights.extents()));
     matmul(ctx, y, columns<3, k>(there), transposed(columns<26, k>(weights)));
     std::vector<float> room;
-    auto const found = on_host(ctx, y, room);
+    auto const found = to_host(ctx, y, room);
     double worst = 0;
     for (index_t i = 0; i < m; ++i)
         for (index_t j = 0; j < n; ++j) {
@@ -319,23 +320,23 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
     fill_normal(ctx, x, key{1});
     fill_normal(ctx, w, key{2});
     fill(ctx, y, 0.0F);
-    ctx.rehearse(true);
-    auto const rehearsed = ctx.rehearsed();
+    ctx.set_dry_run(true);
+    auto const dry_launches = ctx.dry_launches();
     matmul(ctx, y, x, transposed(w));
-    BOOST_TEST(ctx.rehearsed() - rehearsed == 2);
-    ctx.rehearse(false);
-    auto const planned = ctx.scratch.peak();
+    BOOST_TEST(ctx.dry_launches() - dry_launches == 2);
+    ctx.set_dry_run(false);
+    auto const planned = ctx.workspace.peak();
     BOOST_TEST(planned >= 2U * (130 + 45) * 40);
     auto const before = ctx.counts();
     matmul(ctx, y, x, transposed(w));
     auto const asked = ctx.counts() - before;
     BOOST_TEST((asked.launches == 2 && asked.waits == 0 && asked.uploads == 0 && asked.allocations == 0));
-    BOOST_TEST(ctx.scratch.peak() == planned);
+    BOOST_TEST(ctx.workspace.peak() == planned);
     std::vector<float> room, again;
-    auto const once = on_host(ctx, y, room);
+    auto const once = to_host(ctx, y, room);
     device_graph<emulated> const graph(
         ctx, [&] { matmul(ctx, y, x, transposed(w)); }, 0);
     fill(ctx, y, 0.0F);
     graph.launch(ctx);
-    BOOST_TEST(on_host(ctx, y, again) == once, boost::test_tools::per_element());
+    BOOST_TEST(to_host(ctx, y, again) == once, boost::test_tools::per_element());
 }

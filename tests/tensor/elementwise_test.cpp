@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_agree_with_the_packets) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_go_on_in_double, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_go_on_in_double, on, test_devices) {
     constexpr index_t n = 1 << 20;
     typename on::vector x{extents<dyn>(n)};
     std::fill(x.begin(), x.end(), static_cast<typename on::scalar>(0.1F));
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_go_on_in_double, on, executors) {
         BOOST_TEST(near(sum(ctx, x), static_cast<double>(0.1F) * n, 2e-6));
     }
     typename on::context ctx(0, 1);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     BOOST_TEST(sum(ctx, x) == 0.0);
-    BOOST_TEST(ctx.scratch.peak() > 0U);
+    BOOST_TEST(ctx.workspace.peak() > 0U);
 }

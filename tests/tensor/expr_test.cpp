@@ -108,7 +108,7 @@ template <class On> struct overlapping {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(unary_operations, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(unary_operations, on, test_devices) {
     domain const positive{.positive = true};
     check_unary<on>(
         "-", [](auto&& a) { return -(pass<decltype(a)>(a)); }, [](double a) { return -a; });
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(unary_operations, on, executors) {
         {.spread = 30});
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(binary_operations, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(binary_operations, on, test_devices) {
     check_binary<on>(
         "+", [](auto&& a, auto&& b) { return pass<decltype(a)>(a) + pass<decltype(b)>(b); }, std::plus<>());
     check_binary<on>(
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(binary_operations, on, executors) {
         [](double a, double b) { return a * b * b; });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 2);
     extents<dyn, 7> const shape(5);
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(one_loop_of_many_operations, on, executors) {
             near(static_cast<double>(da[i]), 3 * static_cast<double>(a[i]) * static_cast<double>(a[i]), rounding<T>));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const n : sizes) {
         typename on::vector x{extents<dyn>(n)}, dx{extents<dyn>(n)};
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, executors) {
             typename on::context more(1, threads);
             BOOST_TEST(sum(more, square(x)) == total);
         }
-        BOOST_TEST(ctx.scratch.used() == 0U);
+        BOOST_TEST(ctx.workspace.used() == 0U);
         differentiate_sum(ctx, square(wrt(x, dx)), 0.25);
         bool good = true;
         for (index_t i = 0; i < n; ++i)
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums, on, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_memory_index_by_index_is_legal, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_memory_index_by_index_is_legal, on, test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 2);
     constexpr index_t n = 33;
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_memory_index_by_index_is_legal, on, execu
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(any_other_overlap_is_refused, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(any_other_overlap_is_refused, on, test_devices) {
     typename on::context const ctx(1, 2);
     overlapping<on> o;
     draw(o.memory, 1);
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(merging_keeps_every_static_size) {
     BOOST_TEST(m::possible);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_differ_are_refused_with_both, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_differ_are_refused_with_both, on, test_devices) {
     typename on::context const ctx(1, 2);
     using matrix = typename on::template tensor<extents<dyn, dyn>>;
     matrix a{extents<dyn, dyn>(2, 3)}, b{extents<dyn, dyn>(3, 2)}, c{extents<dyn, dyn>(2, 3)};
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_differ_are_refused_with_both, on, exec
     c = fixed + a;  // static and dynamic sizes that agree
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(huge_numbers_and_nan, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(huge_numbers_and_nan, on, test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     constexpr T huge = std::numeric_limits<T>::max() / 4;

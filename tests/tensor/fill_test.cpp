@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_part_equals_the_whole, T, real_types) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, on, calm::test::executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::vector one(vector_shape(50001));
     typename on::vector two(vector_shape(50001));
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(threads_change_nothing, on, calm::test::executors)
     BOOST_TEST(std::equal(one.begin(), one.end(), two.begin()));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(normals_of_a_tensor, on, calm::test::executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(normals_of_a_tensor, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 2);
     for (std::uint64_t const first : starts)
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(normals_of_a_tensor, on, calm::test::executors) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     for (std::uint64_t const first : starts) {
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::execut
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_what_is_not_dropped, on, calm::test::executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_what_is_not_dropped, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     typename on::vector x(vector_shape(20001));
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(complex_numbers_get_real_noise) {
     for (std::size_t i = 0; i < z.size(); ++i) BOOST_TEST((z[i] == std::complex<double>(x[i])));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(empty_views_are_left_alone, on, calm::test::executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(empty_views_are_left_alone, on, calm::test::test_devices) {
     typename on::context const ctx(1, 1);
     typename on::vector x(vector_shape(0));
     calm::fill_normal(ctx, x.view(), k);

@@ -313,13 +313,13 @@ BOOST_AUTO_TEST_CASE(sums_of_trees_in_every_order) {
 
 BOOST_AUTO_TEST_CASE(a_rehearsal_launches_and_fetches_nothing) {
     context<blocks> ctx(0, 1);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     int out[64] = {7};
     launch(ctx, 1, reversed{out});
     BOOST_TEST(out[0] == 7);
-    BOOST_TEST(fetch(ctx, out) == 0);
-    ctx.rehearse(false);
-    BOOST_TEST(fetch(ctx, out) == 7);
+    BOOST_TEST(copy_to_host(ctx, out) == 0);
+    ctx.set_dry_run(false);
+    BOOST_TEST(copy_to_host(ctx, out) == 7);
     launch(ctx, 0, reversed{out});
     BOOST_TEST(out[0] == 7);
 }

@@ -29,7 +29,7 @@ struct shape_of_table {
     index_t n, k;
 };
 using executors_of_blocks =
-    boost::mpl::list<executor<blocks, float>, executor<blocks, double>, executor<emulated, float>>;
+    boost::mpl::list<test_device<blocks, float>, test_device<blocks, double>, test_device<emulated, float>>;
 constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1},    {1, 17, 5},
                             {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
 
@@ -38,7 +38,7 @@ enum class begins { with_nothing, with_what_is_there, with_a_bias };
 
 // Products of some rows of A (most, k) with the rows of B (n, k). Both lie in wider matrices, with `beside` numbers
 // before the first row and after each row.
-template <class On, class W> struct few_rows_product {
+template <class On, class W> struct skinny_product_case {
     using T = typename On::scalar;
     using backend = typename On::backend;
     static constexpr index_t most = 17, gap = 3;
@@ -86,7 +86,7 @@ template <class On, class W> struct few_rows_product {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 2);
     for (shape const& size : shapes) {
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, 
 
 // A row has the same bits alone and among others, with any number of threads.
 BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) {
-    using on = executor<cpu, T>;
+    using on = test_device<cpu, T>;
     index_t const n = 331;
     constexpr index_t most = detail::native_bytes == 32 ? 4 : 16;
     for (index_t const k : {64, 83, 300}) {
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, 
     for (auto const start : {begins::with_nothing, begins::with_what_is_there, begins::with_a_bias})
         for (auto const [n, k] : {shape_of_table{1, 0}, {1, 1}, {3, 127}, {8, 128}, {9, 130}, {5, 516}, {37, 1300}})
             for (index_t const beside : {0, 1, 4}) {
-                few_rows_product<on, T> const p{n, k, beside};
+                skinny_product_case<on, T> const p{n, k, beside};
                 auto const one_by_one = [&](index_t m) {
                     std::vector<T> all;
                     for (index_t i = 0; i < m; ++i) {
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, 
 constexpr shape large[] = {{13, 1025 + 32, 513}, {1033, 33, 257}, {25, 65, 2100}, {1033, 257, 257}};
 // Compared with Eigen.
 BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
-    using on = executor<cpu, T>;
+    using on = test_device<cpu, T>;
     context<> ctx(1, 2);
     for (auto const [m, n, k] : large)
         for (bool const a_transposed : {false, true})
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_several_parts, T, scalars) {
 // A weight gradient with more slabs of depth than are buffered before they are added: bit-identical to one thread,
 // whose sums are compared with Eigen above.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T, scalars) {
-    using on = executor<cpu, T>;
+    using on = test_device<cpu, T>;
     index_t const m = 130, n = 259, k = 7 * 256 + 257;
     auto const a = drawn_matrix<on>(k, m, 1);
     auto const b = drawn_matrix<on>(k, n, 2);
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_small_product_of_great_depth_adds_up_in_order, T
 
 // Each row is independent of the other rows and of its position in its tile.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scalars) {
-    using on = executor<cpu, T>;
+    using on = test_device<cpu, T>;
     context<> ctx(1, 2);
     index_t const m = 120, n = 70, k = 300;
     auto const a = drawn_matrix<on>(m, k, 1);
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scala
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, test_devices) {
     typename on::context ctx(1, 2);
     auto const a = drawn_matrix<on>(70, 0, 1);
     auto const b = drawn_matrix<on>(0, 90, 1);
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, executors) {
     BOOST_TEST(good);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(columns_of_a_wider_matrix, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(columns_of_a_wider_matrix, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 1);
     auto const wide = drawn_matrix<on>(5, 9, 1);
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_of_a_wider_matrix, on, executors) {
                           says(errc::usage, "calm::columns: expected columns within [0, 9), found [7, 10)"));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(leading_dimensions_are_taken_together, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(leading_dimensions_are_taken_together, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 1);
     typename on::template tensor<extents<dyn, dyn, 3>> x{extents<dyn, dyn, 3>(2, 5)};
@@ -343,9 +343,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(leading_dimensions_are_taken_together, on, executo
 BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
     context<> ctx(1, 2);
     using complex = std::complex<double>;
-    auto a = drawn_matrix<executor<cpu, complex>>(3, 2, 1);
-    auto const b = drawn_matrix<executor<cpu, complex>>(3, 4, 2);
-    auto c = drawn_matrix<executor<cpu, complex>>(2, 4, 3);
+    auto a = drawn_matrix<test_device<cpu, complex>>(3, 2, 1);
+    auto const b = drawn_matrix<test_device<cpu, complex>>(3, 4, 2);
+    auto c = drawn_matrix<test_device<cpu, complex>>(2, 4, 3);
     for (auto& v : a) v += complex(0, 2);
     matmul(ctx, c, transposed(a), b);  // transposed, not conjugated
     for (index_t i = 0; i < 2; ++i)
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(products_of_complex_numbers) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_change_no_bit, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_change_no_bit, on, test_devices) {
     using T = typename on::scalar;
     for (auto const [m, n, k] : {shape{513, 70, 33}, shape{40, 1031, 65}, shape{130, 140, 150}}) {
         auto const a = drawn_matrix<on>(m, k, 1);
@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_change_no_bit, on, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three, on, test_devices) {
     typename on::context ctx(1, 1);
     auto const a = drawn_matrix<on>(2, 3, 1);
     auto const b = drawn_matrix<on>(4, 5, 2);
@@ -387,11 +387,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three,
     typename on::template tensor<extents<dyn>> bias{extents<dyn>(4)};
     BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error,
                           says(errc::usage, "expected a bias of 5, found 4"));
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a dry run checks too
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, on, test_devices) {
     typename on::context ctx(1, 1);
     auto a = drawn_matrix<on>(4, 4, 1);
     auto const b = drawn_matrix<on>(4, 4, 2);
@@ -402,12 +402,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, o
     matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // adjacent columns share no element
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_writes_nothing, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_writes_nothing, on, test_devices) {
     typename on::context ctx(1, 2);
     auto const a = drawn_matrix<on>(40, 40, 1);
     auto c = drawn_matrix<on>(40, 40, 2);
     auto const before = copied(c);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     matmul(ctx, c, a, a);
     BOOST_CHECK((copied(c) == before));
 }

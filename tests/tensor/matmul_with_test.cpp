@@ -39,19 +39,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
             on with;
             auto const a = with.template drawn<37>(m, 1);
             auto const w = with.template drawn<37>(13, 2);
-            auto const plus = with.template drawn<13>(m, 3);
+            auto const addend = with.template drawn<13>(m, 3);
             auto const found = with.template drawn<13>(m, 4);
             auto const want = with.template drawn<13>(m, 4);
             auto const row = with.template drawn<13>(1, 5);
             view<T const, extents<13>, typename on::backend> const bias(row.data(), {});
             if (has_bias) {
-                matmul_onto(with.ctx, found, plus, a, transposed(w), bias);
+                matmul_residual(with.ctx, found, addend, a, transposed(w), bias);
                 matmul(with.ctx, want, a, transposed(w), bias);
             } else {
-                matmul_onto(with.ctx, found, plus, a, transposed(w));
+                matmul_residual(with.ctx, found, addend, a, transposed(w));
                 matmul(with.ctx, want, a, transposed(w));
             }
-            evaluate(with.ctx, want, want + plus);
+            evaluate(with.ctx, want, want + addend);
             BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
         }
     on with;
@@ -59,10 +59,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
     auto const w = with.template drawn<4>(5, 2);
     auto const y = with.template drawn<5>(3, 3);
     auto const other = with.template drawn<5>(2, 4);
-    BOOST_CHECK_EXCEPTION(matmul_onto(with.ctx, y, other, a, transposed(w)), error,
-                          says(errc::usage, "calm::matmul_onto", "(3, 5)", "(2, 5)"));
-    BOOST_CHECK_EXCEPTION(matmul_onto(with.ctx, y, y, a, transposed(w)), error,
-                          says(errc::usage, "calm::matmul_onto", "overlaps the rows to add"));
+    BOOST_CHECK_EXCEPTION(matmul_residual(with.ctx, y, other, a, transposed(w)), error,
+                          says(errc::usage, "calm::matmul_residual", "(3, 5)", "(2, 5)"));
+    BOOST_CHECK_EXCEPTION(matmul_residual(with.ctx, y, y, a, transposed(w)), error,
+                          says(errc::usage, "calm::matmul_residual", "overlaps the rows to add"));
 }
 
 // In bf16 the sum is in fp32.
@@ -71,12 +71,12 @@ BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     multiply_in_bf16(with.ctx);
     auto const a = with.drawn<37>(70, 1);
     auto const w = with.drawn<37>(13, 2);
-    auto const plus = with.drawn<13>(70, 3);
+    auto const addend = with.drawn<13>(70, 3);
     auto const found = with.drawn<13>(70, 4);
     auto const want = with.drawn<13>(70, 4);
-    matmul_onto(with.ctx, found, plus, a, transposed(w));
+    matmul_residual(with.ctx, found, addend, a, transposed(w));
     matmul(with.ctx, want, a, transposed(w));
-    evaluate(with.ctx, want, want + plus);
+    evaluate(with.ctx, want, want + addend);
     BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
 }
 
@@ -93,7 +93,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all)
         auto const want_x = with.template drawn<13>(m, 5);
         auto const want_y = with.template drawn<1>(m, 5);
         auto const want_z = with.template drawn<70>(m, 5);
-        matmul_each(with.ctx, a, std::pair(x, transposed(v)), std::pair(y, transposed(w)), std::pair(z, transposed(u)));
+        matmul_grouped(with.ctx, a, std::pair(x, transposed(v)), std::pair(y, transposed(w)),
+                       std::pair(z, transposed(u)));
         matmul(with.ctx, want_x, a, transposed(v));
         matmul(with.ctx, want_y, a, transposed(w));
         matmul(with.ctx, want_z, a, transposed(u));
@@ -112,15 +113,15 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
         auto const v = with.drawn<37>(7, 2);
         auto const x = with.drawn<13>(m, 3);
         auto const y = with.drawn<7>(m, 3);
-        auto const plus = with.drawn<13>(m, 3);
+        auto const addend = with.drawn<13>(m, 3);
         auto const launches = [&](auto const& work) {
             auto const before = with.ctx.counts();
             work();
             return (with.ctx.counts() - before).launches;
         };
-        BOOST_TEST(launches([&] { matmul_onto(with.ctx, x, plus, a, transposed(w)); }) == 1);
+        BOOST_TEST(launches([&] { matmul_residual(with.ctx, x, addend, a, transposed(w)); }) == 1);
         BOOST_TEST(launches([&] {
-                       matmul_each(with.ctx, a, std::pair(x, transposed(w)), std::pair(y, transposed(v)));
+                       matmul_grouped(with.ctx, a, std::pair(x, transposed(w)), std::pair(y, transposed(v)));
                    }) == (m <= 16 ? 1 : 2));
     }
 }
@@ -145,13 +146,13 @@ template <class On, class W, index_t K> struct normed_products {
         return narrow;
     }
     auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
-        return rows_to_norm<T, K, Backend>{rows, {gain.data(), {}}, eps};
+        return rms_norm_prologue<T, K, Backend>{rows, {gain.data(), {}}, eps};
     }
     // The results of both products of such a factor, concatenated.
     template <class A> std::vector<T> of(A const& a) {
         auto const y = with.template drawn<13>(a.extent(0), 5);
         auto const z = with.template drawn<1>(a.extent(0), 5);
-        matmul_each(with.ctx, a, std::pair(y, transposed(v)), std::pair(z, transposed(w)));
+        matmul_grouped(with.ctx, a, std::pair(y, transposed(v)), std::pair(z, transposed(w)));
         auto both = values_of(with.ctx, y);
         for (T const each : values_of(with.ctx, z)) both.push_back(each);
         return both;
@@ -218,9 +219,9 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_normalise_and_multiply) {
         auto const y = of.with.drawn<13>(m, 5);
         auto const z = of.with.drawn<1>(m, 5);
         auto const before = of.with.ctx.counts();
-        matmul_each(of.with.ctx, of.to_norm(of.x), std::pair(y, transposed(of.v)), std::pair(z, transposed(of.w)));
+        matmul_grouped(of.with.ctx, of.to_norm(of.x), std::pair(y, transposed(of.v)), std::pair(z, transposed(of.w)));
         BOOST_TEST((of.with.ctx.counts() - before).launches == (m <= 16 ? 1 : 3));
-        BOOST_TEST(of.with.ctx.scratch.used() == 0U);
+        BOOST_TEST(of.with.ctx.workspace.used() == 0U);
     }
 }
 

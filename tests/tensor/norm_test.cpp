@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(every_operand_of_another_size_is_refused) {
 }
 
 // If the sum of squares overflows, the row becomes NaN, not zeros or the bias that look like a result.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t R = 3, D = 19;
     typename on::context ctx(1, 2);
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, executors) 
 }
 
 // LayerNorm and its gradients compared with their definition, with tensors as operands.
-BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t R = 3, D = 19;
     typename on::context ctx(1, 2);
@@ -187,7 +187,7 @@ double worst_of(Numbers const& got, std::vector<double> const& want, std::vector
 
 // Rows that are multiples of a group and others, some wider than a block's registers. Few rows, and so many that a
 // block processes several. dx is separate, or overwrites dy or x.
-BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, test_devices) {
     using T = typename on::scalar;
     using matrix_on = typename on::template tensor<extents<dyn, dyn>>;
     // Tree sums of D or R terms, each rounded a few times.
@@ -219,8 +219,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
             draw(x, 1, 2, 1), draw(dy, 2), draw(w, 3), draw(b, 4);
             auto const copy_of = [](auto const& t) { return std::vector<T>(t.begin(), t.end()); };
             auto const given_x = copy_of(x), given_dy = copy_of(dy);
-            matrix_on plus(shape);
-            draw(plus, 5);
+            matrix_on addend(shape);
+            draw(addend, 5);
             auto const check_gradients = [&](bool centred, auto const& back, bool onto = false) {
                 std::copy(given_x.begin(), given_x.end(), x.begin());
                 std::copy(given_dy.begin(), given_dy.end(), dy.begin());
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
                 back(to, dw, db);
                 wanted_gradients want(given_x, given_dy, copy_of(w), copy_of(mean), copy_of(r), centred);
                 for (std::size_t i = 0; onto && i < want.dx.size(); ++i)
-                    want.dx[i] += static_cast<double>(plus[static_cast<index_t>(i)]);
+                    want.dx[i] += static_cast<double>(addend[static_cast<index_t>(i)]);
                 for (auto* const sums : {&want.dw, &want.db})
                     for (double& sum : *sums) sum += 1;
                 auto const where = std::to_string(R) + " rows of " + std::to_string(D) + ", dx in place " +
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
             rms_norm(ctx, y, r, x, w, 1e-6);
             check_gradients(false, [&](auto& to, auto& dw, auto&) { rms_norm_back(ctx, to, dw, dy, x, w, r); });
             auto const rms_onto = [&](auto& to, auto& dw, auto&) {
-                rms_norm_back_onto(ctx, to, plus, dw, dy, x, w, r);
+                rms_norm_back_residual(ctx, to, addend, dw, dy, x, w, r);
             };
             check_gradients(false, rms_onto, true);
             std::copy(given_x.begin(), given_x.end(), x.begin());
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, executors) {
             check_gradients(true,
                             [&](auto& to, auto& dw, auto& db) { layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r); });
             auto const layer_onto = [&](auto& to, auto& dw, auto& db) {
-                layer_norm_back_onto(ctx, to, plus, dw, db, dy, x, w, mean, r);
+                layer_norm_back_residual(ctx, to, addend, dw, db, dy, x, w, mean, r);
             };
             check_gradients(true, layer_onto, true);
         }

@@ -48,12 +48,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_sorted_by_id_and_stay_as_they_come, Backe
     in_every_order<Backend>([](auto& ctx) {
         for (index_t const V : {1, 2, 256, 257, 70000, 20000000})
             for (index_t const n : {1, 3, 2047, 2048, 2049, 5000}) {
-                arena_scope const scope(ctx.scratch);
+                arena_scope const scope(ctx.workspace);
                 auto const ids = ids_of(n, V);
                 auto const there = upload(ctx, std::span<row_id const>(ids));
                 auto const* const order = detail::order_of_rows(ctx, there.data(), n, V);
                 ids_type room;
-                auto const found = on_host(ctx, vector_view<row_id const, dyn, Backend>(order, extents<dyn>(n)), room);
+                auto const found = to_host(ctx, vector_view<row_id const, dyn, Backend>(order, extents<dyn>(n)), room);
                 auto const want = stably_sorted(ids);
                 BOOST_TEST((ids_type(found.begin(), found.end()) == want), "V " << V << ", n " << n);
             }
@@ -71,15 +71,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_one_id_are_added_as_they_come, Backend, ba
             want[static_cast<std::size_t>(ids[static_cast<std::size_t>(r)] * D + j)] +=
                 dy[static_cast<std::size_t>(r * D + j)];
     in_every_order<Backend>([&](auto& ctx) {
-        arena_scope const scope(ctx.scratch);
-        auto const sums = ctx.scratch.template take<float>(extents<dyn, D>(V));
+        arena_scope const scope(ctx.workspace);
+        auto const sums = ctx.workspace.template take<float>(extents<dyn, D>(V));
         copy(ctx, sums,
              matrix_view<float const, D, Backend>(upload(ctx, std::span<float const>(table)).data(), sums.extents()));
         matrix_view<float const, D, Backend> const rows(upload(ctx, std::span<float const>(dy)).data(),
                                                         extents<dyn, D>(n));
         scatter_add_rows(ctx, sums, rows, upload(ctx, std::span<row_id const>(ids)));
         std::vector<float> room;
-        auto const found = on_host(ctx, sums, room);
+        auto const found = to_host(ctx, sums, room);
         BOOST_CHECK(std::equal(found.begin(), found.end(), want.begin(), want.end()));
     });
 }
@@ -88,12 +88,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_one_id_are_added_as_they_come, Backend, ba
 BOOST_AUTO_TEST_CASE(a_device_is_asked_for_two_kernels_every_eight_bits) {
     constexpr index_t n = 3000;
     context<emulated> ctx(1, 1);
-    arena_scope const scope(ctx.scratch);
-    auto const dy = ctx.scratch.take<float>(extents<dyn, 3>(n));
+    arena_scope const scope(ctx.workspace);
+    auto const dy = ctx.workspace.take<float>(extents<dyn, 3>(n));
     fill(ctx, dy, 1.0F);
     auto const launched = [&](index_t V, row_id different) {
-        arena_scope const of_one(ctx.scratch);
-        auto const table = ctx.scratch.take<float>(extents<dyn, 3>(V));
+        arena_scope const of_one(ctx.workspace);
+        auto const table = ctx.workspace.take<float>(extents<dyn, 3>(V));
         fill(ctx, table, 0.0F);
         ids_type ids(static_cast<std::size_t>(n));
         for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<row_id>(i) % different;

@@ -32,7 +32,7 @@ template <class T, class Backend, index_t HeadSize, index_t KeyHeads> struct new
     auto memory(std::uint64_t seed) {
         return reshape(drawn_rows<width, T>(ctx, 3 * room, seed), extents<dyn, dyn, width>(3, room));
     }
-    auto brought() { return bring(ctx, std::span<cached_sequence const>(sequences)); }
+    auto brought() { return to_device(ctx, std::span<cached_sequence const>(sequences)); }
     void check_as(new_positions& want) {
         BOOST_TEST(values_of(ctx, queries) == values_of(want.ctx, want.queries), boost::test_tools::per_element());
         BOOST_TEST(values_of(ctx, keys) == values_of(want.ctx, want.keys), boost::test_tools::per_element());

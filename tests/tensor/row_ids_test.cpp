@@ -14,16 +14,16 @@ using ids_type = std::vector<row_id>;
 
 template <class Backend> ids_type brought(context<Backend> const& ctx, row_ids<Backend> const& ids) {
     ids_type room;
-    auto const all = on_host(ctx, ids.view(), room);
+    auto const all = to_host(ctx, ids.view(), room);
     return {all.begin(), all.end()};
 }
 
-template <class Backend> numbered_ids<Backend> uploaded(context<Backend>& ctx, ids_type const& ids, index_t V) {
+template <class Backend> unique_ids<Backend> uploaded(context<Backend>& ctx, ids_type const& ids, index_t V) {
     auto const n = std::ssize(ids);
-    id_upload<Backend> upload(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
+    id_upload<Backend> upload(ctx, V, n + id_upload<Backend>::room_for_unique(n, V));
     auto const place = upload.take(n);
-    if (!ctx.rehearsing()) std::copy(ids.begin(), ids.end(), place.begin());
-    auto const all = upload.numbered(place);
+    if (!ctx.is_dry_run()) std::copy(ids.begin(), ids.end(), place.begin());
+    auto const all = upload.unique(place);
     upload.send();
     return all;
 }
@@ -35,14 +35,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(they_are_numbered_in_order_of_appearance, Backend,
     ids_type const ids{7, 2, 7, 0, 2, 9};
     auto const found = uploaded(ctx, ids, 10);
     BOOST_TEST(brought(ctx, found.ids) == ids, boost::test_tools::per_element());
-    BOOST_TEST(brought(ctx, found.places) == (ids_type{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
+    BOOST_TEST(brought(ctx, found.inverse) == (ids_type{0, 1, 0, 2, 1, 3}), boost::test_tools::per_element());
     ids_type want{7, 2, 0, 9};
     if (device_memory<Backend>) want.insert(want.end(), {1, 3});  // padded to the maximum, each id once
-    BOOST_TEST(brought(ctx, found.distinct) == want, boost::test_tools::per_element());
-    BOOST_CHECK((found.ids.below() == 10 && found.distinct.below() == 10));
-    BOOST_TEST(found.places.below() == found.distinct.size());
-    BOOST_CHECK((found.ids.are_known() && found.distinct.are_known() && found.places.are_known()));
-    BOOST_TEST((ctx.scratch.used() == 0U && ctx.staging.used() == 0U));
+    BOOST_TEST(brought(ctx, found.unique) == want, boost::test_tools::per_element());
+    BOOST_CHECK((found.ids.below() == 10 && found.unique.below() == 10));
+    BOOST_TEST(found.inverse.below() == found.unique.size());
+    BOOST_CHECK((found.ids.are_known() && found.unique.are_known() && found.inverse.are_known()));
+    BOOST_TEST((ctx.workspace.used() == 0U && ctx.staging.used() == 0U));
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(bad_ones_are_refused_before_they_go_anywhere, Backend, backends) {
@@ -62,13 +62,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(bad_ones_are_refused_before_they_go_anywhere, Back
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_takes_the_memory_of_the_worst, Backend, backends) {
     ids_type const all{5, 4, 3, 2, 1, 0}, few(6, 3), bad(6, 99);
-    context<Backend> worst(1, 1), rehearsal(1, 1), other(1, 1);
-    BOOST_TEST(uploaded(worst, all, 6).distinct.size() == 6);
+    context<Backend> worst(1, 1), dry(1, 1), other(1, 1);
+    BOOST_TEST(uploaded(worst, all, 6).unique.size() == 6);
     uploaded(other, few, 6);
-    rehearsal.rehearse(true);
-    BOOST_TEST(uploaded(rehearsal, bad, 6).distinct.size() == 6);  // does not read ids
-    BOOST_TEST(rehearsal.saved.peak() == worst.saved.peak());
-    BOOST_TEST(rehearsal.scratch.peak() == worst.scratch.peak());
+    dry.set_dry_run(true);
+    BOOST_TEST(uploaded(dry, bad, 6).unique.size() == 6);  // does not read ids
+    BOOST_TEST(dry.saved.peak() == worst.saved.peak());
+    BOOST_TEST(dry.workspace.peak() == worst.workspace.peak());
     BOOST_TEST(other.saved.peak() == worst.saved.peak());
 }
 
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_for_the_same_whatever_the_ids_are) {
         BOOST_TEST(after.uploads - before.uploads == 1);
         BOOST_TEST(after.waits == before.waits);
         BOOST_TEST(after.launches - before.launches == 1);
-        return found.distinct.size();
+        return found.unique.size();
     };
     BOOST_TEST(asked(30) == n);
     BOOST_TEST(asked(2) == n);

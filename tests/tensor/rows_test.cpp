@@ -35,7 +35,7 @@ template <class On, class F> auto same_bits(F const& f) {
 }
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(copies_and_fills, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(copies_and_fills, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 2);
     auto const x = drawn_table<on>(4001, 1);  // more than one task
@@ -46,19 +46,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(copies_and_fills, on, executors) {
     BOOST_TEST(std::count(y.begin(), y.end(), T{3}) == y.size());
     BOOST_CHECK_EXCEPTION(copy(ctx, y.view(), read(drawn_table<on>(2, 1))), error,
                           says(errc::usage, "calm::copy", "(5, 4001)", "(2, 5)"));
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     copy(ctx, y.view(), x.view());
     BOOST_TEST(y[7] == T{3});
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(row_sums_are_added, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(row_sums_are_added, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const n : {0, 1, 63, 64, 65, 256, 257, 1000}) {
         auto const x = drawn_table<on>(n, 1);
         auto const total = same_bits<on>([&](auto& ctx) {
             typename on::template tensor<extents<5>> sums;
             std::fill(sums.begin(), sums.end(), T{2});
-            add_row_sums(ctx, sums.view(), read(x));
+            add_sum_axis0(ctx, sums.view(), read(x));
             return copied(sums);
         });
         for (index_t j = 0; j < 5; ++j) {
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(row_sums_are_added, on, executors) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t D = 300;  // more columns than a block has
     for (index_t const R : {70, 600})
@@ -78,8 +78,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, executors) {
             typename on::template tensor<extents<D>> sums;
             draw(x, 1);
             typename on::context ctx(1, 2);
-            add_row_sums(ctx, sums.view(),
-                         matrix_view<T const, D, typename on::backend>(x.view().data() + first, extents<dyn, D>(R)));
+            add_sum_axis0(ctx, sums.view(),
+                          matrix_view<T const, D, typename on::backend>(x.view().data() + first, extents<dyn, D>(R)));
             for (index_t j = 0; j < D; ++j) {
                 double want = 0;
                 for (index_t r = 0; r < R; ++r) want += static_cast<double>(x[first + r * D + j]);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_wide_rows, on, executors) {
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_gathered_and_their_gradients_scattered, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_gathered_and_their_gradients_scattered, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t V = 37;
     auto const x = drawn_table<on>(V, 1);
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_gathered_and_their_gradients_scattered, o
     BOOST_CHECK((scattered == want));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused, on, test_devices) {
     typename on::context ctx(1, 1);
     auto const x = drawn_table<on>(4, 1);
     table<on> y{extents<dyn, 5>(2)};
@@ -132,34 +132,34 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ids_outside_the_table_and_other_shapes_are_refused
     table<on> more{extents<dyn, 5>(1000)};
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, more.view(), read(x), seen<on>(many)), error,
                           says(errc::tokenizer, "token id 5 "));
-    BOOST_TEST(ctx.scratch.used() == 0U);
+    BOOST_TEST(ctx.workspace.used() == 0U);
     auto const shape = says(errc::usage, "expected one row per id, (3, 5), found (2, 5)");
     ids_on<on> const three{0, 1, 2};
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), read(x), seen<on>(three)), error, shape);
     BOOST_CHECK_EXCEPTION(scatter_add_rows(ctx, y.view(), read(y), seen<on>(three)), error, shape);
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     gather_rows(ctx, y.view(), read(x), seen<on>({0, 99}));  // a dry run does not read ids
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, test_devices) {
     typename on::context ctx(1, 1);
     ids_on<on> const ids{7, 2, 7, 0, 2, 9};
-    auto const found = numbered(ctx, seen<on>(ids), 10);
+    auto const found = unique(ctx, seen<on>(ids), 10);
     // On a device the list is not reduced: all ids are used as the distinct ones.
     bool const counted = host_memory<typename on::backend>;
     std::vector<token_id> const distinct = counted ? std::vector<token_id>{7, 2, 0, 9} : std::vector<token_id>(ids);
     std::vector<token_id> const places =
         counted ? std::vector<token_id>{0, 1, 0, 2, 1, 3} : std::vector<token_id>{0, 1, 2, 3, 4, 5};
-    BOOST_TEST(copied(found.distinct) == distinct, boost::test_tools::per_element());
-    BOOST_TEST(copied(found.places) == places, boost::test_tools::per_element());
-    BOOST_CHECK((found.ids.are_known() && found.distinct.below() == 10 && found.places.below() == (counted ? 4 : 6)));
-    BOOST_CHECK_EXCEPTION(numbered(ctx, seen<on>(ids), 9), error, says(errc::tokenizer, "token id 9"));
+    BOOST_TEST(copied(found.unique) == distinct, boost::test_tools::per_element());
+    BOOST_TEST(copied(found.inverse) == places, boost::test_tools::per_element());
+    BOOST_CHECK((found.ids.are_known() && found.unique.below() == 10 && found.inverse.below() == (counted ? 4 : 6)));
+    BOOST_CHECK_EXCEPTION(unique(ctx, seen<on>(ids), 9), error, says(errc::tokenizer, "token id 9"));
     // A dry run does not know the ids and takes the memory of the worst case.
-    typename on::context rehearsal(1, 1);
-    rehearsal.rehearse(true);
-    BOOST_TEST(numbered(rehearsal, seen<on>(ids), 10).distinct.size() == 6);
-    BOOST_TEST(rehearsal.saved.peak() >= ctx.saved.used());
-    BOOST_TEST(rehearsal.scratch.peak() == ctx.scratch.peak());
+    typename on::context dry(1, 1);
+    dry.set_dry_run(true);
+    BOOST_TEST(unique(dry, seen<on>(ids), 10).unique.size() == 6);
+    BOOST_TEST(dry.saved.peak() >= ctx.saved.used());
+    BOOST_TEST(dry.workspace.peak() == ctx.workspace.peak());
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_of_one_row, T, scalars) {

@@ -44,7 +44,7 @@ template <class On, index_t K> struct products {
         return narrow;
     }
     auto to_norm(matrix_view<T const, K, Backend> const& rows) const {
-        return rows_to_norm<T, K, Backend>{rows, {weights_of_norm.data(), {}}, eps};
+        return rms_norm_prologue<T, K, Backend>{rows, {weights_of_norm.data(), {}}, eps};
     }
     // y, gate and up, concatenated.
     template <class A> std::vector<T> together(A const& a) {
@@ -54,7 +54,7 @@ template <class On, index_t K> struct products {
     }
     template <class A> std::vector<T> one_after_another(A const& a) {
         return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
-            matmul_each(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+            matmul_grouped(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
             gated(ctx, y, g, u);
         });
     }
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once_for_a_gate_and_its_products) {
         auto const launches = [&](auto const& work) {
             auto const before = of.ctx.counts();
             work();
-            BOOST_TEST(of.ctx.scratch.used() == 0U);
+            BOOST_TEST(of.ctx.workspace.used() == 0U);
             return (of.ctx.counts() - before).launches;
         };
         BOOST_TEST(launches([&] { matmul_gated(of.ctx, y, of.x, gate, up); }) == (m <= 16 ? 1 : 3));

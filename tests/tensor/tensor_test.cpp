@@ -4,7 +4,7 @@
 using namespace calm;
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_tensor_owns_zeros, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_tensor_owns_zeros, on, test_devices) {
     using matrix = typename on::template tensor<extents<dyn, 3>>;
     static_assert(!std::is_copy_constructible_v<matrix> && !std::is_copy_assignable_v<matrix>);
     static_assert(std::is_nothrow_move_constructible_v<matrix> && std::is_nothrow_move_assignable_v<matrix>);
@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_tensor_owns_zeros, on, executors) {
     BOOST_TEST(fixed.size() == 4);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(moving_takes_the_memory_along, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(moving_takes_the_memory_along, on, test_devices) {
     typename on::vector x{extents<dyn>(5)};
     x[3] = 2;
     auto const* const data = x.data();
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(tensors_are_passed_as_views) {
     BOOST_TEST(constant.view()[1] == 8.0F);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_no_memory_holds_are_refused, on, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_no_memory_holds_are_refused, on, test_devices) {
     using matrix = typename on::template tensor<extents<dyn, 4>>;
     for (index_t const n : {index_t{1} << 62, index_t{1} << 60, index_t{1} << 57, (index_t{1} << 59) + 1, index_t{-1}})
         BOOST_CHECK_EXCEPTION(matrix(extents<dyn, 4>(n)), error,

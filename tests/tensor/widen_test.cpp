@@ -18,7 +18,7 @@ namespace {
 
 using backends = boost::mpl::list<cpu, blocks, emulated>;
 using matrix_shape = extents<dyn, dyn>;
-template <class T, class On = cpu> using matrix = typename executor<On, T>::template tensor<matrix_shape>;
+template <class T, class On = cpu> using matrix = typename test_device<On, T>::template tensor<matrix_shape>;
 
 template <class On> matrix<float, On> drawn_matrix(index_t rows, index_t columns, std::uint64_t seed) {
     matrix<float, On> x(matrix_shape(rows, columns));
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_product_by_bf16_is_the_product_by_the_same_numbe
         auto const at = drawn_matrix<on>(k, m, 2);
         both_types<on> const b(k, n, 3);
         both_types<on> const bt(n, k, 4);
-        typename executor<on, float>::vector bias{extents<dyn>(n)};
+        typename test_device<on, float>::vector bias{extents<dyn>(n)};
         draw(bias, 5);
         for (int const threads : {1, 2}) {
             context<on> ctx(1, threads);

@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(ids_of_many_small_files_are_kept_on_the_disk_without_a_name
     calm::tokenizer const words;
     calm::token_cache cache;
     strings told;
-    cache.tell = [&](std::string const& sentence) { told.push_back(sentence); };
+    cache.log = [&](std::string const& sentence) { told.push_back(sentence); };
     cache.least_bytes = 500'000;
     cache.most_held = 2000;
     auto const files = [&] {

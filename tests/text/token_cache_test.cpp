@@ -26,7 +26,7 @@ struct cache_of_all : calm::token_cache {
     strings told;
     cache_of_all() {
         least_bytes = 0;
-        tell = [this](std::string const& sentence) { told.push_back(sentence); };
+        log = [this](std::string const& sentence) { told.push_back(sentence); };
     }
 };
 
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_text_that_changes_meanwhile_is_refused_though_its_time_is
     calm::test::temporary_folder const folder;
     auto const path = folder.with("a.jsonl", lines(5));
     cache_of_all cache;
-    cache.tell = [&](std::string const&) {
+    cache.log = [&](std::string const&) {
         auto const time = std::filesystem::last_write_time(path);
         (void)folder.with("a.jsonl", lines(5, "stary"));  // the same size
         std::filesystem::last_write_time(path, time);

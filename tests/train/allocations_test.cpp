@@ -11,7 +11,7 @@
 
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/heads/drafted.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/train/loop.hpp"
 #include "support/small.hpp"
 
@@ -87,12 +87,12 @@ struct ten_steps {
     std::size_t before = 0;
     std::size_t after = 0;
     training_callbacks calls() {
-        training_callbacks tell;
-        tell.step = [this](progress const& now) {
+        training_callbacks callbacks;
+        callbacks.step = [this](progress const& now) {
             if (now.step == 0) before = allocations;
             if (now.step == 10) after = allocations;
         };
-        return tell;
+        return callbacks;
     }
 };
 
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(they_are_counted) {
 
 BOOST_AUTO_TEST_CASE(steps_of_an_autoencoder_allocate_nothing) {
     for (int const threads : {1, 2}) {
-        resident<model_type::autoencoder_type> own(wide.autoencoder.vocab_size);
+        owned_model<model_type::autoencoder_type> own(wide.autoencoder.vocab_size);
         context<> ctx(3, threads);
         initialise(ctx, own.model);
         autoencoder_recipe r;
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(steps_of_an_autoencoder_allocate_nothing) {
 // Steps with few samples and targets per position.
 template <class Model> void check_language_model() {
     for (int const threads : {1, 2}) {
-        resident<Model> own(wide.autoencoder.vocab_size);
+        owned_model<Model> own(wide.autoencoder.vocab_size);
         context<> ctx(3, threads);
         initialise(ctx, own.model);
         initialise(ctx, own.model.ae_model);
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_language_model_allocate_nothing) {
 
 BOOST_AUTO_TEST_CASE(steps_of_a_model_of_tokens_allocate_nothing) {
     for (int const threads : {1, 2}) {
-        resident<tokens_model> own(wide.autoencoder.vocab_size);
+        owned_model<tokens_model> own(wide.autoencoder.vocab_size);
         context<> ctx(3, threads);
         initialise(ctx, own.model);
         autoregressive_recipe r;

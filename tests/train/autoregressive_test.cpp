@@ -1,7 +1,7 @@
 // Training of an autoregressive model, at token level and with patch-level training first.
 #include <numeric>
 
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/train/loop.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
@@ -35,7 +35,7 @@ struct counting {
 };
 
 struct run_of {
-    resident<model_type> own{V};
+    owned_model<model_type> own{V};
     std::vector<progress> told;
     training_state last;
     std::vector<std::vector<std::byte>> moments;
@@ -45,9 +45,9 @@ struct run_of {
         context<> ctx(5, threads);
         initialise(ctx, own.model);
         if (from != nullptr) copy(*from);
-        training_callbacks tell;
+        training_callbacks callbacks;
         counting text;
-        tell.resume = [&](training_state& state) {
+        callbacks.resume = [&](training_state& state) {
             if (from == nullptr) return;
             text.next = from->told.back().tokens;
             auto const mine = state.moments;
@@ -55,14 +55,14 @@ struct run_of {
             state.moments = mine;
             for (std::size_t i = 0; i < mine.size(); ++i) std::ranges::copy(from->moments[i], mine[i].bytes.begin());
         };
-        tell.step = [&](progress const& now) { told.push_back(now); };
-        tell.checkpoint = [&](training_state const& state, state_after) {
+        callbacks.step = [&](progress const& now) { told.push_back(now); };
+        callbacks.checkpoint = [&](training_state const& state, state_after) {
             last = state;
             moments.clear();
             for (auto const& one : state.moments) moments.emplace_back(one.bytes.begin(), one.bytes.end());
         };
-        tell.stop = [&] { return static_cast<index_t>(told.size()) == stop_after; };
-        train_autoregressive(ctx, own.model, text, r, tell);
+        callbacks.stop = [&] { return static_cast<index_t>(told.size()) == stop_after; };
+        train_autoregressive(ctx, own.model, text, r, callbacks);
     }
     void copy(run_of const& from) {
         auto const theirs = parameters_of(const_cast<run_of&>(from).own.model);

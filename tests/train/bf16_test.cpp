@@ -49,12 +49,12 @@ trained steps_of(corpus const& text, int threads, bool in_bf16, weight_rounding 
     recipe.warmup = 10;
     recipe.batch_tokens = 512;
     recipe.rounding = rounding;
-    auto tell = every_steps(1, [&](progress const& now) { result.losses.push_back(now.loss); });
-    tell.start = [&](memory_plan const& plan) { result.value_bytes = plan.parts.front().bytes; };
-    train_autoencoder(ctx, own.model, text_blocks(text, K, K), recipe, tell);
+    auto callbacks = every_steps(1, [&](progress const& now) { result.losses.push_back(now.loss); });
+    callbacks.start = [&](memory_plan const& plan) { result.value_bytes = plan.parts.front().bytes; };
+    train_autoencoder(ctx, own.model, text_blocks(text, K, K), recipe, callbacks);
     std::vector<float> room;
     for (auto const& p : parameters_of(own.model)) {
-        auto const values = on_host(ctx, p.value, room);
+        auto const values = to_host(ctx, p.value, room);
         result.weights.insert(result.weights.end(), values.begin(), values.end());
     }
     return result;

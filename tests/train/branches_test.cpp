@@ -66,7 +66,7 @@ std::vector<token_id> random_tokens(std::size_t n) {
 // m patches that follow a text of whole patches, with noise at a place, computed without a cache.
 template <class Model>
 std::vector<token_id> following(context<>& ctx, Model& model, std::vector<token_id> const& text, index_t m,
-                                noise_place const& place) {
+                                row_rng const& place) {
     auto const patches = static_cast<index_t>(text.size()) / Model::K;
     vector_view<token_id const> const tokens(text.data(), extents<dyn>(patches * Model::K));
     auto const hidden = model.transformer.forward(ctx, tokens, patches).y;

@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
         BOOST_TEST(ctx.seed == 77 + step);
         BOOST_TEST(ctx.step == step);
         BOOST_TEST(ctx.saved.used() == 0u);
-        BOOST_TEST(ctx.scratch.used() == 0u);
+        BOOST_TEST(ctx.workspace.used() == 0u);
         return e;
     };
     auto const one = result(8, 1, 0);

@@ -5,8 +5,8 @@
 using namespace calm;
 using calm::test::copied;
 using calm::test::draws;
-using calm::test::executors;
 using calm::test::opened;
+using calm::test::test_devices;
 
 namespace {
 
@@ -45,7 +45,7 @@ template <class T> std::vector<T> tree_sum(index_t first, index_t n) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_add_up_in_the_tree_of_their_numbers, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_add_up_in_the_tree_of_their_numbers, E, test_devices) {
     using T = typename E::scalar;
     for (index_t const n : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
         small_model<E> model;
@@ -91,12 +91,12 @@ BOOST_AUTO_TEST_CASE(as_many_sums_wait_as_a_number_of_the_step_has_ones) {
     BOOST_TEST(tree::most_waiting(256) == 8);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_no_gradient, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_no_gradient, E, test_devices) {
     small_model<E> model;
     gradient_tree<typename small_model<E>::space_type> const tree(parameters_of(model), 2);
     context<typename E::backend> ctx(1, 1);
     opened(model.bias.grad)[2] = 3;
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     tree.add(ctx, 0);
     BOOST_TEST(opened(model.bias.grad)[2] == 3);
 }

@@ -74,14 +74,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) 
     using model_type = calm_model<on::value, space<backend>>;
     constexpr index_t L = model_type::L, K = model_type::K, sequences = 4, samples = 4;
     context<backend> ctx(1, 1);
-    resident<model_type> own(tokenizer::markov().vocabulary_size(), held_for::use);
+    owned_model<model_type> own(tokenizer::markov().vocabulary_size(), model_mode::inference);
     copy_parameters(ctx, own.model, trained<on::value>());
 
     std::vector<token_id> tokens(static_cast<std::size_t>(sequences * block));
     text_blocks(text(), K, block, 2, packing::unbroken)(tokens);
     auto cache = own.model.make_cache(sequences, block / K);
     auto const hidden = own.model.extend(ctx, std::span<token_id const>(tokens), cache, cache.all());
-    std::vector<noise_place> places;
+    std::vector<row_rng> places;
     for (index_t r = 0; r < hidden.extent(0); ++r)
         places.push_back({{17, stream::generation, static_cast<std::uint32_t>(r)}, 0});
     numbers<float, backend> z(places.size() * static_cast<std::size_t>(samples * L));
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) 
 
     auto& host = trained<on::value>();
     context<> here(1, 1);
-    auto const next = host.ae_model.posterior(here, numbered(here, as_vector(tokens), host.vocabulary()));
+    auto const next = host.ae_model.posterior(here, unique(here, as_vector(tokens), host.vocabulary()));
     std::vector<double> targets;
     for (index_t i = 0; i < next.mean.size(); ++i)
         targets.push_back(std::hypot(next.mean[i], std::exp(next.log_std[i])));  // the root mean square of one draw

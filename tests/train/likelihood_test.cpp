@@ -1,7 +1,7 @@
 // Scores of an autoregressive model compared with sums over all possible continuations.
 #include <cmath>
 
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
 #include "support/typed.hpp"
@@ -22,7 +22,7 @@ using model_type = autoregressive_model<C>;
 
 // Weights large enough to prefer some tokens.
 struct random_model {
-    resident<model_type> own{V, held_for::use};
+    owned_model<model_type> own{V, model_mode::inference};
     random_model() {
         context<> ctx(11, 1);
         initialise(ctx, own.model);
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_that_of_training_and_bits_are_of_the_bytes
     std::vector<index_t> const bytes{1, 2, 3, 4, 0};
     auto const e = evaluate_model(ctx, m.own.model, std::span<token_id const>(text), special, nullptr, settings_of(1),
                                   std::span(bytes));
-    resident<model_type> twin(V);
+    owned_model<model_type> twin(V);
     copy_parameters(context<>(), twin.model, m.own.model);
     double const loss = twin.model.loss_and_gradient(ctx, {text.data(), extents<dyn>(3 * P)}, P);
     BOOST_TEST(*e.cross_entropy == loss, boost::test_tools::tolerance(1e-6));
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_that_of_training_and_bits_are_of_the_bytes
 
 // With zero weights every token is equally likely.
 BOOST_AUTO_TEST_CASE(a_model_that_knows_nothing_has_the_closed_forms) {
-    resident<model_type> own(V, held_for::use);
+    owned_model<model_type> own(V, model_mode::inference);
     auto const text = random_text(40 * P, 9);
     context<> ctx(1, 1);
     auto const e =

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "calm/model/resident.hpp"
-#include "calm/nn/chain.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/nn/dropout.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/train/loop.hpp"
 
 #include "support/small.hpp"
@@ -27,8 +27,8 @@ struct counting_source {
 };
 
 // A model with random parameters, including a frozen autoencoder.
-template <class Model> resident<Model> drawn(std::uint64_t seed) {
-    resident<Model> own(small.autoencoder.vocab_size);
+template <class Model> owned_model<Model> drawn(std::uint64_t seed) {
+    owned_model<Model> own(small.autoencoder.vocab_size);
     context<> const ctx(seed, 1);
     initialise(ctx, own.model);
     if constexpr (requires { own.model.ae_model; }) initialise(ctx, own.model.ae_model);
@@ -57,18 +57,19 @@ calm_recipe<energy_objective> calm_steps(index_t steps, index_t accumulation = 1
     return r;
 }
 
-std::vector<float> autoencoder_after(autoencoder_recipe const& r, int threads, training_callbacks const& tell = {}) {
+std::vector<float> autoencoder_after(autoencoder_recipe const& r, int threads,
+                                     training_callbacks const& callbacks = {}) {
     auto own = drawn<autoencoder_type>(3);
     context<> ctx(3, threads);
-    train_autoencoder(ctx, own.model, counting_source{}, r, tell);
+    train_autoencoder(ctx, own.model, counting_source{}, r, callbacks);
     return weights_of(own.model);
 }
 
 std::vector<float> calm_after(calm_recipe<energy_objective> const& r, int threads,
-                              training_callbacks const& tell = {}) {
+                              training_callbacks const& callbacks = {}) {
     auto own = drawn<model_type>(3);
     context<> ctx(3, threads);
-    train_calm(ctx, own.model, counting_source{}, r, tell);
+    train_calm(ctx, own.model, counting_source{}, r, callbacks);
     return weights_of(own.model);
 }
 
@@ -107,7 +108,7 @@ BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
 // The weight gradient depends on which rows were kept, so repeated masks would show.
 BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
     auto const weights_after = [](index_t accumulation) {
-        using dropped_type = chain<dropout<4>, linear<4, 4>>;
+        using dropped_type = sequential<dropout<4>, linear<4, 4>>;
         arena<> values("values");
         arena<> gradients("gradients");
         dropped_type model;
@@ -124,9 +125,9 @@ BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
         matrix_view<float const, 4> const x(ones.data(), extents<dyn, 4>(rows));
         detail::train(ctx, parameters_of(model), r, {}, {8, 0}, 0, [&](progress&, auto const&) {
             arena_scope const saved(ctx.saved);
-            arena_scope const scope(ctx.scratch);
+            arena_scope const scope(ctx.workspace);
             auto const s = model.forward(ctx, x);
-            model.backward(ctx, s, x, ctx.scratch.template take<float>(x.extents()));
+            model.backward(ctx, s, x, ctx.workspace.template take<float>(x.extents()));
         });
         BOOST_TEST(ctx.micro_batch == 0);
         return weights_of(model);
@@ -137,12 +138,12 @@ BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
 
 BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
     std::vector<progress> told;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) { told.push_back(now); };
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) { told.push_back(now); };
     auto r = autoencoder_steps(150);
     r.objective.dropout = 0;
     r.machine_peak = 1e15;
-    autoencoder_after(r, 2, tell);
+    autoencoder_after(r, 2, callbacks);
     BOOST_TEST(told.size() == 150U);
     BOOST_TEST(told.front().step == 0);
     BOOST_TEST(told.back().step == 149);
@@ -162,7 +163,7 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
     auto quick = calm_steps(60);
     quick.rate = 3e-3;
     quick.warmup = 5;
-    calm_after(quick, 2, tell);
+    calm_after(quick, 2, callbacks);
     BOOST_TEST(told.back().loss < 0.9 * told.front().loss);
     BOOST_TEST(std::isnan(told.back().kl));
 }
@@ -172,13 +173,13 @@ BOOST_AUTO_TEST_CASE(the_plan_comes_first_and_a_step_stays_within_it) {
     context<> ctx(1, 2);
     memory_plan plan;
     std::size_t most = 0;
-    training_callbacks tell;
-    tell.start = [&](memory_plan const& p) {
+    training_callbacks callbacks;
+    callbacks.start = [&](memory_plan const& p) {
         BOOST_TEST(most == 0U);
         plan = p;
     };
-    tell.step = [&](progress const& now) { most = std::max(most, now.memory); };
-    train_calm(ctx, own.model, counting_source{}, calm_steps(3), tell);
+    callbacks.step = [&](progress const& now) { most = std::max(most, now.memory); };
+    train_calm(ctx, own.model, counting_source{}, calm_steps(3), callbacks);
     BOOST_TEST(plan.parts.size() == 5U);
     for (auto const& part : plan.parts) BOOST_TEST(part.bytes > 0U, part.name);
     BOOST_TEST(plan.parts[2].bytes == 2 * plan.parts[1].bytes);
@@ -189,25 +190,25 @@ BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
     std::vector<index_t> evaluated;
     std::vector<index_t> saved;
     index_t steps = 0;
-    training_callbacks tell;
-    tell.step = [&](progress const&) { ++steps; };
-    tell.evaluate = [&](progress const& now) { evaluated.push_back(now.step + 1); };
-    tell.save = [&](progress const& now) { saved.push_back(now.step + 1); };
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const&) { ++steps; };
+    callbacks.evaluate = [&](progress const& now) { evaluated.push_back(now.step + 1); };
+    callbacks.save = [&](progress const& now) { saved.push_back(now.step + 1); };
     auto r = calm_steps(20);
     r.evaluate_every = 7;
-    calm_after(r, 2, tell);
+    calm_after(r, 2, callbacks);
     BOOST_TEST(evaluated == (std::vector<index_t>{4, 7, 14}));
     BOOST_TEST(saved == (std::vector<index_t>{2, 4, 6, 8, 10, 12, 14, 16, 18}));
     steps = 0;
-    tell.stop = [&] { return steps == 3; };
-    calm_after(r, 2, tell);
+    callbacks.stop = [&] { return steps == 3; };
+    calm_after(r, 2, callbacks);
     BOOST_TEST(steps == 3);
 
     steps = 0;
-    tell.stop = nullptr;
+    callbacks.stop = nullptr;
     r.steps = 0;
     r.seconds = 0.1;
-    calm_after(r, 2, tell);
+    calm_after(r, 2, callbacks);
     BOOST_TEST(steps > 0);
 }
 
@@ -218,12 +219,12 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     r.schedule = rate_schedule::cosine;
     auto const rate = schedule::cosine_of_time(r.rate, r.warmup);
     std::vector<progress> told;
-    training_callbacks tell;
-    tell.step = [&](progress const& now) { told.push_back(now); };
+    training_callbacks callbacks;
+    callbacks.step = [&](progress const& now) { told.push_back(now); };
     // Long enough on this machine for some steps after the warm-up.
     for (r.seconds = 0.2; told.size() <= 4; r.seconds *= 2) {
         told.clear();
-        calm_after(r, 1, tell);
+        calm_after(r, 1, callbacks);
     }
     double done = 0;
     for (std::size_t i = 0; i < told.size(); ++i) {
@@ -234,12 +235,12 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     BOOST_TEST(done >= 1);
 
     told.clear();
-    tell.resume = [&](training_state& state) {
+    callbacks.resume = [&](training_state& state) {
         state.step = state.updates = 7;
         state.seconds = r.seconds / 2;
     };
-    tell.stop = [] { return true; };
-    calm_after(r, 1, tell);
+    callbacks.stop = [] { return true; };
+    calm_after(r, 1, callbacks);
     BOOST_TEST_REQUIRE(!told.empty());
     BOOST_TEST(told.front().rate == rate(7, 0.5));
 }

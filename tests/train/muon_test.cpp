@@ -12,9 +12,9 @@
 
 using namespace calm;
 using calm::test::copied;
-using calm::test::executor;
-using calm::test::executors;
 using calm::test::stepped;
+using calm::test::test_device;
+using calm::test::test_devices;
 
 namespace {
 
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(the_polynomials_take_a_hundredth_to_one_near_one) {
     BOOST_TEST(after_all(1e-4) / 1e-4 == 78.33, boost::test_tools::tolerance(1e-3));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(singular_values_become_those_of_the_polynomials, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(singular_values_become_those_of_the_polynomials, E, test_devices) {
     using T = typename E::scalar;
     context<typename E::backend> ctx(1, 2);
     numbers const singular{3, 1, 0.5, 0.04, 0.001};
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(singular_values_become_those_of_the_polynomials, E
         typename E::template tensor<extents<dyn, dyn>> x(extents<dyn, dyn>(R, C));
         auto const given = matrix_of(singular, R, C);
         for (std::size_t i = 0; i < given.size(); ++i) x[static_cast<index_t>(i)] = static_cast<T>(given[i]);
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         numbers wanted;
         for (double const s : singular) wanted.push_back(after_all(s / std::sqrt(squares)));
         auto const got = copied(orthogonalised(ctx, x.view()));
@@ -183,16 +183,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(singular_values_become_those_of_the_polynomials, E
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_matrix_of_zeros_stays, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_matrix_of_zeros_stays, E, test_devices) {
     using T = typename E::scalar;
     context<typename E::backend> ctx(1, 1);
     typename E::template tensor<extents<dyn, dyn>> x(extents<dyn, dyn>(3, 5));
     fill(ctx, x.view(), T{});
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     for (auto const v : copied(orthogonalised(ctx, x.view()))) BOOST_TEST(v == T{});
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(matrices_between_hidden_states_take_its_steps_and_nothing_else_does, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(matrices_between_hidden_states_take_its_steps_and_nothing_else_does, E, test_devices) {
     using T = typename E::scalar;
     mixed_model<E> model, adam;
     adamw optimizer(model, {.weight_decay = 0.1, .clip = 20, .muon = 2});
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(matrices_between_hidden_states_take_its_steps_and_
 BOOST_AUTO_TEST_CASE(the_bits_do_not_depend_on_threads) {
     std::vector<float> one;
     for (int const threads : {1, 2, 3}) {
-        mixed_model<executor<cpu, float>> model;
+        mixed_model<test_device<cpu, float>> model;
         adamw optimizer(model, {.muon = 1});
         context<> ctx(1, threads);
         for (std::uint64_t t = 1; t <= 2; ++t) {
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(the_bits_do_not_depend_on_threads) {
 }
 
 BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
-    using E = executor<cpu, float>;
+    using E = test_device<cpu, float>;
     mixed_model<E> model, again;
     context<> ctx(1, 1);
     adamw optimizer(model, {.muon = 1});
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
 }
 
 // For Muon matrices, the first step with new optimizer state equals the first step of a run.
-BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, E, test_devices) {
     mixed_model<E> late, first;
     context<typename E::backend> ctx(1, 2);
     adamw optimizer(late, {.weight_decay = 0.1}), fresh(first, {.weight_decay = 0.1});
@@ -296,7 +296,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, 
                               [](error const& e) { return e.code() == errc::usage; });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_that_is_not_finite_changes_nothing, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_that_is_not_finite_changes_nothing, E, test_devices) {
     mixed_model<E> model;
     adamw optimizer(model, {.muon = 1});
     context<typename E::backend> ctx(1, 1);
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_that_is_not_finite_changes_nothing, E, exec
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
-    mixed_model<executor<cpu, float>> model;
+    mixed_model<test_device<cpu, float>> model;
     auto const refused = [&](double muon) {
         return calm::test::sentence_of<error>([&] { adamw const optimizer(model, {.muon = muon}); });
     };

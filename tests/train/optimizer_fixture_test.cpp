@@ -42,7 +42,7 @@ template <class Backend = cpu, class T> numbers<T, Backend> part(std::vector<T> 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_reference, variant, variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;
@@ -74,8 +74,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_autoencoder_agree_with_the_refere
     });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_reference, variant,
-                              variants_on_executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_reference, variant, variants_on_devices) {
     constexpr configuration<> C = variant::value;
     using backend = typename variant::backend;
     constexpr index_t L = C.autoencoder.latent_size;

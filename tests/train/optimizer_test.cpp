@@ -12,10 +12,10 @@
 
 using namespace calm;
 using calm::test::copied;
-using calm::test::executor;
-using calm::test::executors;
 using calm::test::opened;
 using calm::test::stepped;
+using calm::test::test_device;
+using calm::test::test_devices;
 
 namespace {
 
@@ -86,7 +86,7 @@ std::string sentence_of(auto&& call) {
     std::free(p);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model, {.weight_decay = 0.1, .clip = 20});
     context<typename E::backend> ctx(1, 2);
@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, E, executors) {
 
 BOOST_AUTO_TEST_CASE(a_small_norm_is_not_clipped_and_none_is_with_zero) {
     for (double const clip : {1e9, 0.0}) {
-        small_model<executor<cpu, double>> model;
-        small_model<executor<cpu, double>> other;
+        small_model<test_device<cpu, double>> model;
+        small_model<test_device<cpu, double>> other;
         adamw a(model, {.clip = clip});
         adamw b(other, {.clip = 1e12});
         context<> ctx(1, 1);
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_small_norm_is_not_clipped_and_none_is_with_zero) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_are_zero_after_a_step_and_have_to_come_again, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_are_zero_after_a_step_and_have_to_come_again, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model);
     context<typename E::backend> ctx(1, 2);
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_are_zero_after_a_step_and_have_to_come_a
     BOOST_TEST(sentence.find("found none for layer.bias") != std::string::npos, sentence);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_bits_whatever_the_threads_and_their_order, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_bits_whatever_the_threads_and_their_order, E, test_devices) {
     std::vector<typename E::scalar> first;
     double first_norm = 0;
     using enum thread_order;
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_bits_whatever_the_threads_and_their_order
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named, E, test_devices) {
     using T = typename E::scalar;
     for (T const bad : {std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::infinity()}) {
         small_model<E> model;
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_goes_on_as_it, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_goes_on_as_it, E, test_devices) {
     small_model<E> one;
     adamw first(one);
     context<typename E::backend> ctx(1, 2);
@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_go
     adamw second(two);
     auto const from = first.tensors();
     auto const to = second.tensors();
-    first.bring_moments(ctx);
+    first.copy_moments_to_host(ctx);
     BOOST_REQUIRE(from.size() == 6U);
     BOOST_TEST(from[0].name == "exp_avg.layer.matrix");
     BOOST_TEST(from[3].name == "exp_avg_sq.layer.bias");
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_go
     BOOST_CHECK_THROW(second.resume_after(typename E::context(), -1), error);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model);
     context<typename E::backend> ctx(1, 2);
@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_are_discarded_are_zero, E, executor
 }
 
 BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
-    small_model<executor<cpu, float>> model;
+    small_model<test_device<cpu, float>> model;
     adamw optimizer(model);
     context<> ctx(1, 1);
     BOOST_TEST(optimizer.moments().name() == "moments");
@@ -273,13 +273,13 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     BOOST_TEST(optimizer.moments().used() == moments);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, executors) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model);
     context<typename E::backend> ctx(1, 1);
     model.draw_gradients(1);
     auto const weights = model.weights(), gradients = model.gradient_numbers();
-    ctx.rehearse(true);
+    ctx.set_dry_run(true);
     BOOST_TEST(optimizer.gradient_norm(ctx) == 0);
     BOOST_TEST(stepped(optimizer, ctx, 1e-3) == 0);
     BOOST_TEST((model.weights() == weights && model.gradient_numbers() == gradients));
@@ -288,10 +288,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, executors) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_without_memory_and_settings_that_cannot_be_are_refused) {
-    small_model<executor<cpu, float>> model;
+    small_model<test_device<cpu, float>> model;
     model.bias.grad = {nullptr, {}};
     BOOST_TEST(sentence_of([&] { adamw const o(model); }).find("layer.bias") != std::string::npos);
-    small_model<executor<cpu, float>> whole;
+    small_model<test_device<cpu, float>> whole;
     BOOST_TEST(sentence_of([&] { adamw const o(whole, {.beta1 = 1}); }) ==
                "calm::adamw: expected beta1 in [0, 1), found 1.000000");
     BOOST_TEST(!sentence_of([&] { adamw const o(whole, {.beta2 = -0.1}); }).empty());

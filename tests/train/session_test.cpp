@@ -108,11 +108,11 @@ BOOST_AUTO_TEST_CASE(short_recipes_and_short_callbacks) {
     BOOST_TEST(blocks.sequences == 4);
 
     std::vector<index_t> told;
-    auto const tell = every_steps(3, [&](progress const& now) { told.push_back(now.step); });
+    auto const callbacks = every_steps(3, [&](progress const& now) { told.push_back(now.step); });
     for (index_t step = 0; step < 8; ++step) {
         progress now;
         now.step = step;
-        tell.step(now);
+        callbacks.step(now);
     }
     BOOST_TEST(told == (std::vector<index_t>{2, 5}), boost::test_tools::per_element());
     BOOST_CHECK_THROW(every_steps(0, [](progress const&) {}), error);

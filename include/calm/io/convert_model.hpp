@@ -34,7 +34,7 @@ struct conversion {
 namespace detail {
 
 // Appends the tensors of a table except aliases, with `prefix` before their names.
-inline void collect_tensors(tensor_table const& from, std::span<tied_name const> ties, std::string const& prefix,
+inline void collect_tensors(tensor_table const& from, std::span<tensor_alias const> ties, std::string const& prefix,
                             std::vector<stored_tensor>& to) {
     for (auto const& tensor : from.tensors()) {
         if (repeats_another(from, tensor, ties)) continue;

@@ -106,7 +106,7 @@ inline configuration<any_head> described_sizes(model_description const& d) {
 }
 
 // The aliases that the files of a model may contain.
-inline std::span<tied_name const> tied_names_of(model_description const& d) {
+inline std::span<tensor_alias const> tied_names_of(model_description const& d) {
     if (d.kind == model_kind::autoencoder) return tied_names_of_autoencoder;
     if (d.kind == model_kind::calm) return tied_names_of_calm;
     if (d.tie_word_embeddings) return tied_names_of_tied_autoregressive;

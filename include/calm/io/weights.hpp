@@ -24,19 +24,19 @@
 namespace calm {
 
 // An alias of a tensor that some files hold twice. A name that ends in '.' is a prefix.
-struct tied_name {
+struct tensor_alias {
     std::string_view name;     // the alias
     std::string_view same_as;  // the original name
 };
 // Aliases in a published autoencoder.
-inline constexpr std::array<tied_name, 1> tied_names_of_autoencoder{
+inline constexpr std::array<tensor_alias, 1> tied_names_of_autoencoder{
     {{"decoder.lm_head_weight", "encoder.embed_tokens.weight"}}};
 // Aliases in a published CALM.
-inline constexpr std::array<tied_name, 2> tied_names_of_calm{
+inline constexpr std::array<tensor_alias, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};
 // Aliases in an autoregressive model with tie_word_embeddings in its config.json.
-inline constexpr std::array<tied_name, 1> tied_names_of_tied_autoregressive{
+inline constexpr std::array<tensor_alias, 1> tied_names_of_tied_autoregressive{
     {{"lm_head.weight", "model.embed_tokens.weight"}}};
 
 namespace detail {
@@ -51,7 +51,7 @@ inline std::string some_of(std::vector<std::string> const& texts) {
 }
 
 // Whether a tensor that no parameter uses repeats another one under an alias. Throws if its values differ.
-inline bool repeats_another(tensor_table const& file, stored_tensor const& tensor, std::span<tied_name const> ties) {
+inline bool repeats_another(tensor_table const& file, stored_tensor const& tensor, std::span<tensor_alias const> ties) {
     for (auto const& [name, same_as] : ties) {
         bool const many = name.ends_with('.');
         if (many ? !tensor.name.starts_with(name) : tensor.name != name) continue;
@@ -123,7 +123,7 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
 // Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
 // BF16, F32 or F64; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
 // another shape or type.
-inline void check_tensors(tensor_table const& file, std::span<tied_name const> ties, tensor_shapes const& expected) {
+inline void check_tensors(tensor_table const& file, std::span<tensor_alias const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
     std::vector<std::string> missing, unknown, unfit;
     for (auto const& [name, shape] : expected.all) {
@@ -145,12 +145,12 @@ inline void check_tensors(tensor_table const& file, std::span<tied_name const> t
                             std::string(name_of(tensor.type)));
     }
     std::string wrong;
-    auto const tell = [&](std::vector<std::string> const& what, std::string const& before) {
+    auto const describe = [&](std::vector<std::string> const& what, std::string const& before) {
         if (!what.empty()) wrong += "; " + before + detail::some_of(what);
     };
-    tell(missing, std::to_string(missing.size()) + " missing: ");
-    tell(unknown, "found also ");
-    tell(unfit, "");
+    describe(missing, std::to_string(missing.size()) + " missing: ");
+    describe(unknown, "found also ");
+    describe(unfit, "");
     if (!wrong.empty())
         throw error(errc::model_file, file.path(), "",
                     "expected " + std::to_string(known.size()) + " tensors" + wrong +
@@ -162,7 +162,7 @@ inline void check_tensors(tensor_table const& file, std::span<tied_name const> t
 // errc::model_file with the file and the tensors, and errc::non_finite with the place of a value that is not finite.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
-void load_weights(tensor_table const& file, std::span<tied_name const> ties,
+void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {
     tensor_shapes expected;
     for (auto const& p : parameters) {
@@ -193,7 +193,7 @@ void save_weights(context<Backend> const& ctx, std::string const& path,
 }
 // Loads parameters to any device, as above.
 template <class Backend, class Space>
-void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tied_name const> ties,
+void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tensor_alias const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {
     if constexpr (device_memory<Backend>) {
         detail::parameters_on_host<Space> const here(parameters);

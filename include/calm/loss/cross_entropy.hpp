@@ -110,7 +110,7 @@ template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of
     return {{z.logits, z.rows, z.width, z.stride, false}};
 }
 
-// Gradient of the logits (rows, width). If the following products take bf16, it is stored in ctx.scratch as bf16;
+// Gradient of the logits (rows, width). If the following products take bf16, it is stored in ctx.workspace as bf16;
 // otherwise it overwrites the logits.
 template <class T, class Backend>
 matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_sum<T> const* sums,
@@ -118,7 +118,7 @@ matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_su
     auto slopes = logits_of<Backend>(z);
     if constexpr (may_be_rounded<T, Backend>)
         if (rounds_rows(ctx, z.rows, z.stride)) {
-            auto* const rounded = ctx.scratch.template take<bf16>(extents<dyn, dyn>(z.rows, z.stride)).data();
+            auto* const rounded = ctx.workspace.template take<bf16>(extents<dyn, dyn>(z.rows, z.stride)).data();
             run_chunk_slopes(ctx, rounded, sums, z, targets, scale);
             slopes.data = nullptr;
             slopes.rounded = rounded;
@@ -137,23 +137,23 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     index_t const vocabulary = table.extent(0);
     bool const backward = dx.data() != nullptr;
     index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
-    constexpr auto verb = "calm::cross_entropy";
-    require_size(verb, "targets", targets.size(), each * x.extent(0));
-    require_size(verb, "loss", loss.size(), x.extent(0));
+    constexpr auto operation = "calm::cross_entropy";
+    require_size(operation, "targets", targets.size(), each * x.extent(0));
+    require_size(operation, "loss", loss.size(), x.extent(0));
     if (backward) {
-        require_shape(verb, "dx", dx.extents(), x.extents());
-        if (dtable.data() != nullptr) require_shape(verb, "dtable", dtable.extents(), table.extents());
+        require_shape(operation, "dx", dx.extents(), x.extents());
+        if (dtable.data() != nullptr) require_shape(operation, "dtable", dtable.extents(), table.extents());
     }
     check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
                                   : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
     // Backward needs the logits of all chunks; they are stored one chunk after another.
     index_t const held = backward ? vocabulary : width;
     index_t const stride = stride_of_logits<Backend>(held);
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
-    auto const sums = ctx.scratch.template take<running_sum<T>>(extents<dyn>(block));
+    auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
+    auto const sums = ctx.workspace.template take<running_sum<T>>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         auto const xr = rows(x, r0, n);
@@ -169,7 +169,7 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
         }
         if (!backward) continue;
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            arena_scope const of_chunk(ctx.scratch);
+            arena_scope const of_chunk(ctx.workspace);
             auto const z = part_of(v0);
             auto const e = rows(table, v0, z.width);
             auto const slopes = slopes_of(ctx, sums.data(), z, of_rows, scale);
@@ -186,12 +186,12 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
     require_size("calm::argmax_token", "tokens", tokens.size(), x.extent(0));
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
     index_t const stride = std::max(width, stride_of_logits<Backend>(width));
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, stride));
-    auto const best = ctx.scratch.template take<T>(extents<dyn>(block));
+    auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(block, stride));
+    auto const best = ctx.workspace.template take<T>(extents<dyn>(block));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {

@@ -45,13 +45,13 @@ void draw_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> cons
             "calm::draw_tokens: expected token 0 to ", K - 1, " of patches of ", K,
             " tokens, equally many patches per row and one uniform number per token, found token ", k, ", ",
             x.extent(0), " rows, ", tokens.size(), " tokens and ", uniforms.size(), " numbers");
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const at_once = detail::logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
     index_t const block = at_once.rows, width = at_once.width;
     index_t const chunks = detail::blocks_for(vocabulary, width);
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(block, width));
-    auto const totals = ctx.scratch.template take<detail::chunk_total<T>>(extents<dyn>(block * chunks));
-    auto const places = ctx.scratch.template take<detail::drawn_place>(extents<dyn>(block * N));
+    auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(block, width));
+    auto const totals = ctx.workspace.template take<detail::chunk_total<T>>(extents<dyn>(block * chunks));
+    auto const places = ctx.workspace.template take<detail::drawn_place>(extents<dyn>(block * N));
     for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
         index_t const n = std::min(block, x.extent(0) - r0);
         detail::draw_numbers const number{r0, N, K, k};

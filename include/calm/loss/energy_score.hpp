@@ -212,8 +212,8 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
     double const work = static_cast<double>(p.N) * (static_cast<double>(p.N) + static_cast<double>(p.M)) *
                         static_cast<double>(workspace::width_of(p.L));
     auto const grain = static_cast<index_t>(std::max(1.0, std::floor(65536 / std::max(1.0, work))));
-    arena_scope const scope(ctx.scratch);
-    auto const spaces = ctx.scratch.template take<T>(
+    arena_scope const scope(ctx.workspace);
+    auto const spaces = ctx.workspace.template take<T>(
         extents<dyn, dyn>(ctx.threads_for((p.R + grain - 1) / grain), workspace::size(p.N, p.L)));
     ctx.parallel_ranges(p.R, grain, [&](index_t begin, index_t end, int thread) {
         workspace const at(spaces.data() + thread * spaces.extent(1), p.N, p.L);
@@ -230,7 +230,7 @@ void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets con
 // or given_targets. Types: float, double or std::complex<double>. Throws errc::usage unless N >= 2, M >= 1 and
 // 0 < beta < 2.
 // Equal vectors have distance 0 and gradient 0. The result does not depend on the number of threads. All workspace
-// taken from ctx.scratch is released.
+// taken from ctx.workspace is released.
 template <class Backend, class X, class Targets, class T = typename X::value_type>
 void energy_score(context<Backend>& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,

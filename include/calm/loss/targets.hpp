@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "calm/base/random.hpp"
-#include "calm/tensor/draw_number.hpp"
+#include "calm/tensor/rng_counter.hpp"
 #include "calm/tensor/view.hpp"
 
 namespace calm {
@@ -13,7 +13,7 @@ namespace calm {
 // splitting a batch does not change the draws.
 struct drawn_targets {
     calm::key key;                   // seed, stream and step
-    draw_number first_position = 0;  // index of position 0 of x within the step
+    rng_counter first_position = 0;  // index of position 0 of x within the step
 
     // RNG counter of element 0 of target m of position r, for M targets per position.
     [[nodiscard]] CALM_HD constexpr std::uint64_t element(index_t r, index_t M, index_t m, index_t L) const {

@@ -13,7 +13,7 @@
 
 #ifndef __CUDACC__
 #include "calm/tensor/cpu/byte_panels.hpp"
-#include "calm/tensor/cpu/few_rows.hpp"
+#include "calm/tensor/cpu/skinny_product.hpp"
 #endif
 
 namespace calm {
@@ -106,10 +106,10 @@ public:
                     token_id* tokens) :
         ctx_(ctx),
         screen_(screen), table_(table), x_(x), R_(R), tokens_(tokens), stride_(screen.words_ * 4),
-        bytes_(ctx.scratch.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
-        rows_(ctx.scratch.template take<row>(extents<dyn>(R)).data()),
-        found_(ctx.scratch.template take<found>(extents<dyn>(ctx.threads() * R)).data()),
-        gathered_(ctx.scratch.template take<W>(extents<dyn>(ctx.threads() * most_at_once * screen.D_)).data()) {}
+        bytes_(ctx.workspace.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
+        rows_(ctx.workspace.template take<row>(extents<dyn>(R)).data()),
+        found_(ctx.workspace.template take<found>(extents<dyn>(ctx.threads() * R)).data()),
+        gathered_(ctx.workspace.template take<W>(extents<dyn>(ctx.threads() * most_at_once * screen.D_)).data()) {}
 
     // Sets the tokens of all rows it can decide; returns the indices of the others.
     std::vector<index_t> run() {
@@ -123,7 +123,7 @@ public:
             for (index_t i = begin; i < end; ++i) settle(i, thread);
         });
         std::vector<index_t> left;
-        if (!ctx_.rehearsing())
+        if (!ctx_.is_dry_run())
             for (index_t i = 0; i < R_; ++i)
                 if (!rows_[i].is_done) left.push_back(i);
         return left;
@@ -281,7 +281,7 @@ private:
                     tokens[count++] = some.tokens[c];
                 }
             if (count == 0) return;
-            product_of_few_rows(
+            skinny_product(
                 product<float, W>{1, count, D, logits, count, x_ + i * D, D, false, gathered, D, true, false});
             for (index_t at = 0; at < count; ++at)
                 if (logits[at] > best.logit || (logits[at] == best.logit && tokens[at] < best.token))
@@ -310,12 +310,12 @@ void screened_argmax_of_rows(context<cpu>& ctx, vector_view<token_id> const& tok
                              matrix_view<float const, D> const& x, matrix_view<W const, D> const& table,
                              token_screen const& screen) {
     constexpr index_t at_once = 128;
-    constexpr auto verb = "calm::argmax_token";
-    require_shape(verb, "the screened table", screen.of(), extents<dyn, dyn>(table.extent(0), table.extent(1)));
-    require_size(verb, "tokens", tokens.size(), x.extent(0));
+    constexpr auto operation = "calm::argmax_token";
+    require_shape(operation, "the screened table", screen.of(), extents<dyn, dyn>(table.extent(0), table.extent(1)));
+    require_size(operation, "tokens", tokens.size(), x.extent(0));
     if (!screen.serves() || table.extent(0) == 0) return argmax_token(ctx, tokens, x, table);
     for (index_t r = 0; r < x.extent(0); r += at_once) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         index_t const n = std::min(at_once, x.extent(0) - r);
         screened_argmax<W> some(ctx, screen, table.data(), rows(x, r, n).data(), n, tokens.data() + r);
         for (index_t const i : some.run()) argmax_token(ctx, rows(tokens, r + i, 1), rows(x, r + i, 1), table);
@@ -352,7 +352,7 @@ std::shared_ptr<token_screen const> screen_if_faster([[maybe_unused]] Context co
                                                      [[maybe_unused]] Table const& table) {
     if constexpr (detail::is_screened<T, detail::backend_of<Table>>) {
         constexpr index_t least = index_t{1} << 18;  // elements
-        if (!ctx.rehearsing() && detail::as_view(table).size() >= least)
+        if (!ctx.is_dry_run() && detail::as_view(table).size() >= least)
             if (auto screen = std::make_shared<token_screen const>(ctx, table); screen->serves()) return screen;
     }
     return nullptr;

@@ -11,22 +11,22 @@
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/token_screen.hpp"
 #include "calm/loss/variational.hpp"
-#include "calm/model/alike.hpp"
 #include "calm/model/autoencoder_losses.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/lazy_decoding.hpp"
 #include "calm/model/tokens.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/nn/stack.hpp"
+#include "calm/nn/repeated_layer.hpp"
+#include "calm/nn/sequential.hpp"
 
 namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x)). The norm is visited last, as checkpoints list it.
 template <index_t D, index_t Inner, class Space = space<>>
-struct feed_forward_layer : residual<chain<named<"layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                                           named<"mlp", swiglu<D, Inner, Space>>>> {};
+struct feed_forward_layer : residual<sequential<named<"layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
+                                                named<"mlp", swiglu<D, Inner, Space>>>> {};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).
@@ -52,14 +52,14 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     static constexpr index_t numbers_per_patch =
         static_cast<index_t>(encoder_half + decoder_half) * (K + 1) * 4 * (C.intermediate_size + D) + (8 * K + 8) * D +
         8 * L;
-    using layer = feed_forward_layer<D, C.intermediate_size, Space>;   // x + SwiGLU(RMSNorm(x))
-    using encoder_tokens = stack<layer, encoder_half>;                 // first half of the encoder
-    using encoder_patches = stack<layer, encoder_half, encoder_half>;  // second half of the encoder
-    using decoder_patches = stack<layer, decoder_half>;                // first half of the decoder
-    using decoder_tokens = stack<layer, decoder_half, decoder_half>;   // second half of the decoder
-    using latents = matrix_view<T, L, Backend>;                        // (R, L)
-    using const_latents = matrix_view<T const, L, Backend>;            // (R, L)
-    using token_ids = row_ids<Backend>;                                // (R K), flat
+    using layer = feed_forward_layer<D, C.intermediate_size, Space>;            // x + SwiGLU(RMSNorm(x))
+    using encoder_tokens = repeated_layer<layer, encoder_half>;                 // first half of the encoder
+    using encoder_patches = repeated_layer<layer, encoder_half, encoder_half>;  // second half of the encoder
+    using decoder_patches = repeated_layer<layer, decoder_half>;                // first half of the decoder
+    using decoder_tokens = repeated_layer<layer, decoder_half, decoder_half>;   // second half of the decoder
+    using latents = matrix_view<T, L, Backend>;                                 // (R, L)
+    using const_latents = matrix_view<T const, L, Backend>;                     // (R, L)
+    using token_ids = row_ids<Backend>;                                         // (R K), flat
 
     embedding<D, Space> embed_tokens;                               // (V, D), tied to the decoder's output projection
     encoder_tokens encoder_token_layers;                            // (R K, D)
@@ -94,26 +94,26 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // Saved activations of posterior. The token half of the encoder sees one token at a time, so it runs once per
     // unique id (U).
     struct encoded {
-        numbered_ids<Backend> tokens;                                      // (R K): the encoder's input
-        typename embedding<D, Space>::saved embedded;                      // y: (U, D)
-        typename encoder_tokens::saved token_layers;                       // y: (U, D)
-        typename encoder_patches::saved patch_layers;                      // y: (R, D)
-        typename linear<K * D, D, with_bias::yes, Space>::saved squeezed;  // y: (R, D)
-        typename decltype(encoder_norm)::saved norm;                       // y: (R, D)
-        latents mean;                                                      // (R, L)
-        latents log_std;                                                   // (R, L)
+        unique_ids<Backend> tokens;                                                    // (R K): the encoder's input
+        typename embedding<D, Space>::saved_activations embedded;                      // y: (U, D)
+        typename encoder_tokens::saved_activations token_layers;                       // y: (U, D)
+        typename encoder_patches::saved_activations patch_layers;                      // y: (R, D)
+        typename linear<K * D, D, with_bias::yes, Space>::saved_activations squeezed;  // y: (R, D)
+        typename decltype(encoder_norm)::saved_activations norm;                       // y: (R, D)
+        latents mean;                                                                  // (R, L)
+        latents log_std;                                                               // (R, L)
     };
 
     // The posterior of every patch of tokens (R K): normal with mean `mean` and standard deviation exp(log_std). Result
     // in ctx.saved. Throws errc::usage if the tokens are not whole patches.
-    encoded posterior(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
+    encoded posterior(context<Backend>& ctx, unique_ids<Backend> const& tokens) const {
         index_t const patches = whole_patches(tokens.ids.size());
         encoded s{};
         s.tokens = tokens;
-        s.embedded = embed_tokens.forward(ctx, tokens.distinct);
+        s.embedded = embed_tokens.forward(ctx, tokens.unique);
         s.token_layers = encoder_token_layers.forward(ctx, s.embedded.y);
         auto const every = ctx.saved.template take<T>(extents<dyn, D>(patches * K));  // (R K, D)
-        gather_rows(ctx, every, s.token_layers.y, tokens.places);
+        gather_rows(ctx, every, s.token_layers.y, tokens.inverse);
         s.squeezed = squeeze_layer.forward(ctx, reshape(every, extents<dyn, K * D>(patches)));
         s.patch_layers = encoder_patch_layers.forward(ctx, s.squeezed.y);
         s.norm = encoder_norm.forward(ctx, s.patch_layers.y);
@@ -127,17 +127,17 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // the ids were already validated.
     encoded posterior(context<Backend>& ctx, token_ids const& tokens) const {
         (void)whole_patches(tokens.size());
-        return posterior(ctx, numbered(ctx, tokens, vocabulary()));
+        return posterior(ctx, unique(ctx, tokens, vocabulary()));
     }
 
     // Saved activations of decode, in ctx.saved; y is the result.
     struct decoded {
-        typename linear<L, D, with_bias::yes, Space>::saved hidden;        // y: (R, D)
-        typename decoder_patches::saved patch_layers;                      // y: (R, D)
-        typename linear<D, K * D, with_bias::yes, Space>::saved expanded;  // y: (R, K D)
-        typename decoder_tokens::saved token_layers;                       // y: (R K, D)
-        typename rms_norm_layer<D, Space>::saved norm;                     // y: (R K, D)
-        matrix_view<T, D, Backend> y;                                      // (R K, D): logits are y E^T
+        typename linear<L, D, with_bias::yes, Space>::saved_activations hidden;        // y: (R, D)
+        typename decoder_patches::saved_activations patch_layers;                      // y: (R, D)
+        typename linear<D, K * D, with_bias::yes, Space>::saved_activations expanded;  // y: (R, K D)
+        typename decoder_tokens::saved_activations token_layers;                       // y: (R K, D)
+        typename rms_norm_layer<D, Space>::saved_activations norm;                     // y: (R K, D)
+        matrix_view<T, D, Backend> y;                                                  // (R K, D): logits are y E^T
     };
 
     // The last hidden state of every token, for latents z (R, L).
@@ -159,7 +159,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     void choose_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                        matrix_view<T const, D, Backend> const& y, token_screen const* screen = nullptr) const {
         if constexpr (host_memory<Backend>)
-            detail::require_finite(ctx.rehearsing() ? 0 : detail::real_part(sum(ctx, y * 0.0)));
+            detail::require_finite(ctx.is_dry_run() ? 0 : detail::real_part(sum(ctx, y * 0.0)));
         argmax_token(ctx, tokens, y, embed_tokens.weight.read(), screen);
         if constexpr (device_memory<Backend>)
             for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), y.data(), D});
@@ -167,8 +167,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // Lazy decoding: decodes host tokens (R K) that are still not_decoded, only while patches of a group agree so far.
     // The decoder's patch half runs once for each patch that needs any token. Throws errc::non_finite on devices too.
-    void decode_alike(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, alike_groups groups,
-                      token_screen const* screen = nullptr) const {
+    void decode_lazily(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, lazy_groups groups,
+                       token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
         index_t const R = z.extent(0);
         // Latents in the order in which their patches are started, and the output of the decoder's patch half for them.
@@ -178,14 +178,15 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         std::vector<token_id> room;
         for (index_t k = 0; k < K; ++k) {
             arena_scope const of_token(ctx.saved);
-            arena_scope const of_places(ctx.scratch);
-            auto const patches = alike_so_far(tokens, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
+            arena_scope const of_places(ctx.workspace);
+            auto const patches =
+                undecided_patches(tokens, static_cast<std::size_t>(K), static_cast<std::size_t>(k), groups);
             index_t const count = begun.size();
             if (auto const fresh = begun.add(patches); !fresh.empty()) {
                 arena_scope const of_fresh(ctx.saved);
                 decoded s{};
                 auto const some = rows(latents_begun, count, std::ssize(fresh));
-                gather_rows(ctx, some, z, bring_ids(ctx, fresh, R));
+                gather_rows(ctx, some, z, ids_to_device(ctx, fresh, R));
                 decode_patches(ctx, s, some);
                 copy(ctx, rows(expanded, count, std::ssize(fresh)), s.expanded.y);
             }
@@ -210,7 +211,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // Draws the noise for tokens (R K) of patches first .. first + R - 1 of the step, with the dropout `rate` in [0,
     // 1). It comes from keyed streams; result in ctx.saved. Throws errc::usage for a rate outside that range.
-    noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, draw_number first = 0) const {
+    noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, rng_counter first = 0) const {
         require_rate(rate);
         index_t const patches = tokens.size() / K;
         auto const shown = ctx.saved.template take<token_id>(tokens.view().extents());
@@ -221,28 +222,28 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // A micro-batch prepared for the loss.
     struct batch {
-        token_ids labels;             // (R K)
-        numbered_ids<Backend> shown;  // (R K): the input tokens, some replaced by id 0
-        const_latents eps;            // (R, L)
-        const_latents scale;          // (R, L)
+        token_ids labels;           // (R K)
+        unique_ids<Backend> shown;  // (R K): the input tokens, some replaced by id 0
+        const_latents eps;          // (R, L)
+        const_latents scale;        // (R, L)
     };
 
     // Prepares host tokens (R K) with the noise that draw() gives: checks them, masks inputs, finds unique ids and
     // uploads everything in one copy. Shapes do not depend on the ids, and nothing waits for the device. Result in
     // ctx.saved; on a host executor the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
     // vocabulary, errc::usage for incomplete patches or a rate outside [0, 1).
-    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, draw_number first = 0) const {
+    batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, rng_counter first = 0) const {
         require_rate(rate);
         index_t const n = std::ssize(tokens), V = vocabulary();
         index_t const patches = whole_patches(n);
-        id_upload<Backend> ids(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
+        id_upload<Backend> ids(ctx, V, n + id_upload<Backend>::room_for_unique(n, V));
         auto const labels = ids.given(tokens);
         auto const shown = ids.take(n);
         auto const hide =
             hiding(ctx.random(stream::token_mask).by_value(), shown.data(), tokens.data(), rate, first.by_value());
-        if (!ctx.rehearsing())
+        if (!ctx.is_dry_run())
             for (index_t i = 0; i < n; ++i) hide(i);
-        auto const input = ids.numbered(shown);
+        auto const input = ids.unique(shown);
         ids.send();
         auto const [eps, scale] = draw_latents(ctx, patches, rate, first);
         return {labels, input, eps, scale};
@@ -256,7 +257,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     void loss_and_gradient(context<Backend>& ctx, losses_view const& losses, batch const& b,
                            autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         index_t const patches = b.labels.size() / K;
         auto const count = static_cast<double>(std::max<index_t>(patches, 1));
         auto const e = posterior(ctx, b.shown);
@@ -264,8 +265,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         evaluate(ctx, z, (e.mean + exp(e.log_std) * b.eps) * b.scale);
         auto const d = decode(ctx, z);
 
-        auto const rows_of_loss = ctx.scratch.template take<T>(extents<dyn>(patches * K));
-        auto const dy = ctx.scratch.template take<T>(extents<dyn, D>(patches * K));
+        auto const rows_of_loss = ctx.workspace.template take<T>(extents<dyn>(patches * K));
+        auto const dy = ctx.workspace.template take<T>(extents<dyn, D>(patches * K));
         double const ce_weight = weight * static_cast<double>(K) / (count * static_cast<double>(K));
         cross_entropy(ctx, rows_of_loss, dy, embed_tokens.weight.gradient(), d.y, embed_tokens.weight.read(), b.labels,
                       ce_weight);
@@ -278,10 +279,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                      count * static_cast<double>(K), count, count * static_cast<double>(L),
                                      static_cast<double>(K), objective.kl_weight});
 
-        auto const dz = ctx.scratch.template take<T>(extents<dyn, L>(patches));
+        auto const dz = ctx.workspace.template take<T>(extents<dyn, L>(patches));
         decode_backward(ctx, d, dy, dz);
-        auto const dmean = ctx.scratch.template take<T>(extents<dyn, L>(patches));
-        auto const dlog_std = ctx.scratch.template take<T>(extents<dyn, L>(patches));
+        auto const dmean = ctx.workspace.template take<T>(extents<dyn, L>(patches));
+        auto const dlog_std = ctx.workspace.template take<T>(extents<dyn, L>(patches));
         differentiate(ctx, (wrt(e.mean, dmean) + exp(wrt(e.log_std, dlog_std)) * b.eps) * b.scale, dz);
         add_clamped_kl_gradient(ctx, e.mean, e.log_std, dmean, dlog_std, objective.kl_clamp,
                                 weight * objective.kl_weight / count);
@@ -290,10 +291,10 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // Returns the losses on the host, so it waits for the device.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, batch const& b, autoencoder_objective const& objective,
                                          double weight = 1) {
-        arena_scope const scope(ctx.scratch);
-        auto const losses = ctx.scratch.template take<autoencoder_losses>(extents<1>());
+        arena_scope const scope(ctx.workspace);
+        auto const losses = ctx.workspace.template take<autoencoder_losses>(extents<1>());
         loss_and_gradient(ctx, losses, b, objective, weight);
-        return fetch(ctx, losses.data());
+        return copy_to_host(ctx, losses.data());
     }
     // For labels `tokens` (R K) and noise n of these patches that are already on the executor; checking them waits for
     // the device. Throws errc::tokenizer for an id outside the vocabulary.
@@ -301,21 +302,21 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                          autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         (void)whole_patches(n.shown.size());
-        return loss_and_gradient(ctx, batch{tokens, numbered(ctx, n.shown, vocabulary()), n.eps, n.scale}, objective,
+        return loss_and_gradient(ctx, batch{tokens, unique(ctx, n.shown, vocabulary()), n.eps, n.scale}, objective,
                                  weight);
     }
 
     // Overwrites dz (R, L), given dy (R K, D). The decoder's gradients accumulate. Consumes s.
     void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy,
                          latents const& dz) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         index_t const tokens = dy.extent(0);
-        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(tokens));       // (R K, D)
-        auto const dtokens = ctx.scratch.template take<T>(extents<dyn, D>(tokens));  // (R K, D)
+        auto const da = ctx.workspace.template take<T>(extents<dyn, D>(tokens));       // (R K, D)
+        auto const dtokens = ctx.workspace.template take<T>(extents<dyn, D>(tokens));  // (R K, D)
         decoder_norm.backward(ctx, s.norm, dy, da);
         decoder_token_layers.backward(ctx, s.token_layers, da, dtokens);
-        auto const dexpanded = rows(da, 0, tokens / K);                             // (R, D)
-        auto const dx = ctx.scratch.template take<T>(extents<dyn, D>(tokens / K));  // (R, D)
+        auto const dexpanded = rows(da, 0, tokens / K);                               // (R, D)
+        auto const dx = ctx.workspace.template take<T>(extents<dyn, D>(tokens / K));  // (R, D)
         expand_layer.backward(ctx, s.expanded, reshape(dtokens, extents<dyn, K * D>(tokens / K)), dexpanded);
         decoder_patch_layers.backward(ctx, s.patch_layers, dexpanded, dx);
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
@@ -325,20 +326,20 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     // Consumes s.
     void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean,
                             const_latents const& dlog_std) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         index_t const patches = dmean.extent(0);
-        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(patches));  // (R, D)
-        auto const db = ctx.scratch.template take<T>(extents<dyn, D>(patches));  // (R, D)
+        auto const da = ctx.workspace.template take<T>(extents<dyn, D>(patches));  // (R, D)
+        auto const db = ctx.workspace.template take<T>(extents<dyn, D>(patches));  // (R, D)
         hidden_to_latent.template backward_part<0, L>(ctx, s.norm.y, dmean, da, into::overwrite);
         hidden_to_latent.template backward_part<L, L>(ctx, s.norm.y, dlog_std, da, into::accumulate);
         encoder_norm.backward(ctx, s.norm, da, db);
         encoder_patch_layers.backward(ctx, s.patch_layers, db, da);
-        auto const wide = ctx.scratch.template take<T>(extents<dyn, K * D>(patches));
+        auto const wide = ctx.workspace.template take<T>(extents<dyn, K * D>(patches));
         squeeze_layer.backward(ctx, s.squeezed, da, wide);
-        auto const dx = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
-        auto const dw = ctx.scratch.template take<T>(s.embedded.y.extents());  // (U, D)
+        auto const dx = ctx.workspace.template take<T>(s.embedded.y.extents());  // (U, D)
+        auto const dw = ctx.workspace.template take<T>(s.embedded.y.extents());  // (U, D)
         fill(ctx, dx, T{});
-        scatter_add_rows(ctx, dx, reshape(wide, extents<dyn, D>(patches * K)), s.tokens.places);
+        scatter_add_rows(ctx, dx, reshape(wide, extents<dyn, D>(patches * K)), s.tokens.inverse);
         encoder_token_layers.backward(ctx, s.token_layers, dx, dw);
         embed_tokens.backward(ctx, s.embedded, dw);
     }
@@ -356,12 +357,12 @@ private:
     }
     // Masks the input tokens of patches from `first` on.
     static detail::hide_token hiding(key draws, token_id* shown, token_id const* tokens, double rate,
-                                     draw_number first) {
+                                     rng_counter first) {
         return {shown, tokens, draws, first * K, rate};
     }
     // eps and scale of the training noise, (R, L) each.
     std::pair<latents, latents> draw_latents(context<Backend>& ctx, index_t patches, double rate,
-                                             draw_number first) const {
+                                             rng_counter first) const {
         auto const eps = ctx.saved.template take<T>(extents<dyn, L>(patches));
         auto const scale = ctx.saved.template take<T>(extents<dyn, L>(patches));
         fill_normal(ctx, eps, ctx.random(stream::posterior), first * L);
@@ -377,12 +378,12 @@ private:
                                         token_screen const* screen) const {
         auto const some = ctx.saved.template take<T>(extents<dyn, D>(std::ssize(places)));
         auto const found = ctx.saved.template take<token_id>(extents<dyn>(std::ssize(places)));
-        auto const named = bring_ids(ctx, places, x.extent(0));
+        auto const named = ids_to_device(ctx, places, x.extent(0));
         decoded s{};
         gather_rows(ctx, some, x, named);
         decode_tokens_apart(ctx, s, some);
         choose_tokens(ctx, found, s.y, screen);
-        auto const on_the_host = on_host(ctx, found, room);
+        auto const on_the_host = to_host(ctx, found, room);
         detail::require_tokens(on_the_host);
         return on_the_host;
     }

@@ -47,23 +47,24 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     explicit autoregressive_model(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary), lm_head(vocabulary) {}
     [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: valid ids are 0 .. V - 1
 
-    struct saved {
-        typename embedding<D, Space>::saved embedded;  // y: (R K, D)
-        typename llama_type::saved llama;              // y: (R, D), the result
-        hidden_view y;                                 // (R, D): position p depends on positions 0 .. p
+    struct saved_activations {
+        typename embedding<D, Space>::saved_activations embedded;  // y: (R K, D)
+        typename llama_type::saved_activations llama;              // y: (R, D), the result
+        hidden_view y;                                             // (R, D): position p depends on positions 0 .. p
     };
 
     // Hidden states for tokens (B, P, K), flat. Each position reads the mean embedding of its K tokens. Throws
     // errc::usage if the tokens are not whole sequences, errc::tokenizer for an id outside the vocabulary.
-    saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K) const {
+    saved_activations forward(context<Backend>& ctx, token_ids const& tokens, index_t positions,
+                              index_t patch = K) const {
         require(tokens.size() % patch == 0, errc::usage, "calm::autoregressive_model: expected whole positions of ",
                 patch, " tokens, found ", tokens.size(), " tokens");
-        saved s{};
+        saved_activations s{};
         s.embedded = embed_tokens.forward(ctx, tokens);
         auto x = s.embedded.y;
         if (patch > 1) {
             x = ctx.saved.template take<T>(extents<dyn, D>(tokens.size() / patch));
-            sum_repeated_rows(ctx, x, s.embedded.y);
+            segment_sum(ctx, x, s.embedded.y);
             evaluate(ctx, x, x * (1.0 / static_cast<double>(patch)));
         }
         s.llama = llama.forward(ctx, x, positions);
@@ -72,14 +73,14 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     }
 
     // Backward for dy (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
-        arena_scope const scope(ctx.scratch);
-        auto dx = ctx.scratch.template take<T>(dy.extents());
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy) {
+        arena_scope const scope(ctx.workspace);
+        auto dx = ctx.workspace.template take<T>(dy.extents());
         llama.backward(ctx, s.llama, dy, dx);
         if (index_t const count = s.embedded.y.extent(0); count > dx.extent(0)) {
             evaluate(ctx, dx, dx * (static_cast<double>(dx.extent(0)) / static_cast<double>(count)));
-            auto const each = ctx.scratch.template take<T>(s.embedded.y.extents());
-            repeat_rows(ctx, each, dx);
+            auto const each = ctx.workspace.template take<T>(s.embedded.y.extents());
+            repeat_interleave(ctx, each, dx);
             dx = each;
         }
         embed_tokens.backward(ctx, s.embedded, dx);
@@ -110,9 +111,9 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     // position's K tokens. Does not wait for the device. Restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const s = forward(ctx, b.tokens.inputs, b.positions, b.patch);
-        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
+        auto const dhidden = ctx.workspace.template take<T>(s.y.extents());
         auto const total = new_total(ctx);
         add_losses(ctx, total, s.y, b.tokens.labels, dhidden, weight);
         backward(ctx, s, dhidden);
@@ -135,8 +136,8 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     void add_losses(context<Backend>& ctx, total_view<Backend> const& total,
                     matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
                     hidden_view const& dhidden = {nullptr, extents<dyn, D>(0)}, double weight = 1) {
-        arena_scope const scope(ctx.scratch);
-        auto const losses = ctx.scratch.template take<T>(extents<dyn>(hidden.extent(0)));
+        arena_scope const scope(ctx.workspace);
+        auto const losses = ctx.workspace.template take<T>(extents<dyn>(hidden.extent(0)));
         bool const trains = dhidden.data() != nullptr;
         cross_entropy(ctx, losses, dhidden,
                       trains ? output().weight.gradient() : hidden_view(nullptr, extents<dyn, D>(0)), hidden,
@@ -163,7 +164,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     // For host tokens, which are checked on the host: does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
-        return extend(ctx, bring_ids(ctx, tokens, vocabulary()), c, sequences);
+        return extend(ctx, ids_to_device(ctx, tokens, vocabulary()), c, sequences);
     }
     // For every sequence of the cache: tokens (B, T).
     hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {

@@ -7,9 +7,9 @@
 
 #include "calm/model/config.hpp"
 #include "calm/model/llama.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/norm.hpp"
+#include "calm/nn/sequential.hpp"
 
 namespace calm {
 
@@ -36,8 +36,8 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // LN(W_2 silu(W_1 e)) on rows of width Width, with 2 D hidden elements.
     template <index_t Width>
     using projection_of =
-        chain<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, result_as::activations>,
-              linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
+        sequential<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, result_as::activations>,
+                   linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
     using projection = projection_of<K * D>;         // for the K embeddings of each patch
     using latent_projection = projection_of<L>;      // for the latent vector of each patch
     using token_ids = row_ids<Backend>;              // (R K), flat
@@ -66,41 +66,42 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // A backbone for V token ids, without memory until `allocate`.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
-    struct saved {
-        typename embedding<D, Space>::saved embedded;  // y: (R K, D)
-        typename projection::saved projected;          // y: (R, D)
-        typename latent_projection::saved latents;     // y: (R, D)
-        typename llama_type::saved llama;              // y: (R, D), the result
-        hidden_view y;                                 // (R, D): position p depends on patches 0 .. p
+    struct saved_activations {
+        typename embedding<D, Space>::saved_activations embedded;  // y: (R K, D)
+        typename projection::saved_activations projected;          // y: (R, D)
+        typename latent_projection::saved_activations latents;     // y: (R, D)
+        typename llama_type::saved_activations llama;              // y: (R, D), the result
+        hidden_view y;                                             // (R, D): position p depends on patches 0 .. p
     };
 
     // Reads tokens (B, P, K), flat, and latents (B, P, L), with P = positions. Throws errc::usage for incomplete
     // patches or sequences, errc::tokenizer for an id outside the vocabulary.
-    saved forward(context<Backend>& ctx, input const& read, index_t positions) const {
-        saved s{};
+    saved_activations forward(context<Backend>& ctx, input const& read, index_t positions) const {
+        saved_activations s{};
         s.llama = llama.forward(ctx, project(ctx, read, s), positions);
         s.y = s.llama.y;
         return s;
     }
 
     // Reads tokens only.
-    saved forward(context<Backend>& ctx, token_ids const& tokens, index_t positions) const requires(!reads_latents) {
+    saved_activations forward(context<Backend>& ctx, token_ids const& tokens, index_t positions) const
+        requires(!reads_latents) {
         return forward(ctx, input(tokens), positions);
     }
 
     // Backward for dy (R, D). Parameter gradients accumulate. Consumes s. The inputs get no gradient: tokens are ids,
     // and latents come from the frozen autoencoder.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
-        arena_scope const scope(ctx.scratch);
-        auto const da = ctx.scratch.template take<T>(dy.extents());
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy) {
+        arena_scope const scope(ctx.workspace);
+        auto const da = ctx.workspace.template take<T>(dy.extents());
         llama.backward(ctx, s.llama, dy, da);
         if constexpr (reads_tokens) {
-            auto const dembedded = ctx.scratch.template take<T>(extents<dyn, K * D>(dy.extent(0)));
+            auto const dembedded = ctx.workspace.template take<T>(extents<dyn, K * D>(dy.extent(0)));
             embed_proj.backward(ctx, s.projected, da, dembedded);
             embed_tokens.backward(ctx, s.embedded, reshape(dembedded, extents<dyn, D>(dy.extent(0) * K)));
         }
         if constexpr (reads_latents) {  // the autoencoder is frozen: dlatents is unused
-            auto const dlatents = ctx.scratch.template take<T>(extents<dyn, L>(dy.extent(0)));
+            auto const dlatents = ctx.workspace.template take<T>(extents<dyn, L>(dy.extent(0)));
             latent_proj.backward(ctx, s.latents, da, dlatents);
         }
     }
@@ -113,7 +114,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     // Decoding: hidden states (S T, D) of new patches, given as tokens (S, T, K), flat, and their latents. They follow
     // the cached patches of S distinct sequences. Result in ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
-        saved s{};
+        saved_activations s{};
         return llama.extend(ctx, project(ctx, read, s), c, sequences);
     }
     // For every sequence of the cache: tokens (B, T, K).
@@ -132,7 +133,7 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
 
 private:
     // The input of the first block, (R, D).
-    hidden_view project(context<Backend>& ctx, input const& read, saved& s) const {
+    hidden_view project(context<Backend>& ctx, input const& read, saved_activations& s) const {
         if constexpr (reads_tokens) {
             s.embedded = embed_tokens.forward(ctx, read.tokens);
             s.projected = embed_proj.forward(ctx, patches(s.embedded.y));

@@ -62,7 +62,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens;
     }
     // For ids already made unique, if latents are read.
-    typename backbone_type::input backbone_input(context<Backend>& ctx, numbered_ids<Backend> const& tokens) const {
+    typename backbone_type::input backbone_input(context<Backend>& ctx, unique_ids<Backend> const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens.ids, ae_model.posterior(ctx, tokens).mean};
         else
@@ -74,9 +74,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     template <span_of_tokens Tokens>
     typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
         if constexpr (backbone_type::reads_latents)
-            return backbone_input(ctx, bring_numbered(ctx, tokens, vocabulary()));
+            return backbone_input(ctx, unique_ids_to_device(ctx, tokens, vocabulary()));
         else
-            return bring_ids(ctx, tokens, vocabulary());
+            return ids_to_device(ctx, tokens, vocabulary());
     }
 
     // An empty cache for B sequences of at most `capacity` patches.
@@ -101,9 +101,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // A micro-batch prepared for the loss.
     struct batch {
-        numbered_ids<Backend> inputs;  // (R K): backbone input; made unique if latents are read
-        numbered_ids<Backend> labels;  // (R K): patches to predict
-        index_t positions;             // P - 1, per sequence
+        unique_ids<Backend> inputs;  // (R K): backbone input; made unique if latents are read
+        unique_ids<Backend> labels;  // (R K): patches to predict
+        index_t positions;           // P - 1, per sequence
     };
 
     // Prepares host tokens (B, P, K): checks them, finds unique ids and uploads everything in one copy to ctx.saved.
@@ -112,12 +112,12 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t patches) const {
         index_t const n = detail::shifted_size(std::ssize(tokens), patches, K), V = vocabulary();
         constexpr index_t numbered_sides = backbone_type::reads_latents ? 2 : 1;
-        id_upload<Backend> ids(ctx, V, n + numbered_sides * id_upload<Backend>::room_to_number(n, V));
+        id_upload<Backend> ids(ctx, V, n + numbered_sides * id_upload<Backend>::room_for_unique(n, V));
         shifted_on_host<Backend> const t(ctx, ids, tokens, patches, K);
-        auto const labels = ids.numbered(t.labels);
+        auto const labels = ids.unique(t.labels);
         batch b{{}, labels, patches - 1};
         if constexpr (backbone_type::reads_latents)
-            b.inputs = ids.numbered(t.inputs);
+            b.inputs = ids.unique(t.inputs);
         else
             b.inputs.ids = ids.checked(t.inputs);
         ids.send();
@@ -129,7 +129,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // `first` is the number of positions in earlier micro-batches of the step, which determines the noise. Does not
     // wait for the device. Restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
-                           draw_number first = 0, double weight = 1) {
+                           rng_counter first = 0, double weight = 1) {
         loss_and_gradient_of(ctx, loss, b,
                              [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
                                  auto const positions = static_cast<double>(hidden.extent(0));
@@ -137,13 +137,13 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                              });
     }
     // Returns the loss on the host, so it waits for the device.
-    double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, draw_number first = 0,
+    double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, rng_counter first = 0,
                              double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
     }
     // For tokens (B, P, K) already on the executor; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
-                             draw_number first = 0, double weight = 1) {
+                             rng_counter first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
         return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
     }
@@ -154,10 +154,10 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b,
                               HeadLoss const& head_losses) {
         arena_scope const saved_scope(ctx.saved);
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const posterior = ae_model.posterior(ctx, b.labels);
         auto const s = transformer.forward(ctx, backbone_input(ctx, b.inputs), b.positions);
-        auto const dhidden = ctx.scratch.template take<T>(s.y.extents());
+        auto const dhidden = ctx.workspace.template take<T>(s.y.extents());
         auto const total = new_total(ctx);
         head_losses(total, matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
         transformer.backward(ctx, s, dhidden);
@@ -174,22 +174,22 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
     // Returned on the host, so it waits for the device.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
-                    numbered_ids<Backend> const& labels, objective const& o, draw_number first) {
+                    unique_ids<Backend> const& labels, objective const& o, rng_counter first) {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
         return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
     }
     // For labels not yet made unique.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
-                    objective const& o, draw_number first) {
+                    objective const& o, rng_counter first) {
         arena_scope const saved_scope(ctx.saved);
-        return loss_sum(ctx, hidden, numbered(ctx, labels, vocabulary()), o, first);
+        return loss_sum(ctx, hidden, unique(ctx, labels, vocabulary()), o, first);
     }
 
     // z (R, N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
     // multiplied by noise_scale. Does not wait for the device.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
-                        matrix_view<T const, D, Backend> const& hidden, std::span<noise_place const> places,
+                        matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> places,
                         double noise_scale = 1) const {
         if constexpr (drafting_head<head>)
             generator.sample(ctx, ae_model, z, hidden, places, noise_scale);
@@ -205,15 +205,15 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from each row's
     // places (R) and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a decoder
-    // output is not finite; on a device `bring_patches` throws the latter. `screen` is null or a screen of the
+    // output is not finite; on a device `copy_patches_to_host` throws the latter. `screen` is null or a screen of the
     // autoencoder's vocabulary table.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples,
-                        std::span<noise_place const> places, double noise_scale = 1,
+                        std::span<row_rng const> places, double noise_scale = 1,
                         token_screen const* screen = nullptr) const {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
-        auto const z = ctx.scratch.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
+        auto const z = ctx.workspace.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, 0, n * samples);
@@ -226,18 +226,17 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
                         index_t first) const {
-        std::vector<noise_place> places;
+        std::vector<row_rng> places;
         for (index_t r = 0; r < hidden.extent(0); ++r) places.push_back({draws, (first + r) * samples});
         sample_patches(ctx, tokens, hidden, samples, places);
     }
 
     // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
     // only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
-    // autoencoder::decode_alike, and tokens (R, N, K) in host memory.
+    // autoencoder::decode_lazily, and tokens (R, N, K) in host memory.
     void sample_alike(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
-                      matrix_view<T const, D, Backend> const& hidden, index_t samples,
-                      std::span<noise_place const> places, alike_groups groups,
-                      token_screen const* screen = nullptr) const {
+                      matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> places,
+                      lazy_groups groups, token_screen const* screen = nullptr) const {
         std::fill(tokens.begin(), tokens.end(), not_decoded);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
@@ -247,7 +246,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                            places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
             auto const own =
                 tokens.subspan(static_cast<std::size_t>(r0 * samples * K), static_cast<std::size_t>(n * samples * K));
-            ae_model.decode_alike(ctx, own, zr, groups, screen);
+            ae_model.decode_lazily(ctx, own, zr, groups, screen);
         }
     }
 
@@ -255,8 +254,8 @@ private:
     // The batch for tokens (B, P, K) on the executor.
     batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
         auto const t = shift_tokens(ctx, tokens, patches, K);
-        batch b{{t.inputs, {}, {}}, numbered(ctx, t.labels, vocabulary()), patches - 1};
-        if constexpr (backbone_type::reads_latents) b.inputs = numbered(ctx, t.inputs, vocabulary());
+        batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
+        if constexpr (backbone_type::reads_latents) b.inputs = unique(ctx, t.inputs, vocabulary());
         return b;
     }
     static head_type generator_of(index_t vocabulary) {
@@ -268,7 +267,7 @@ private:
     // The head's loss for the patches with posterior `next`; see its loss_and_gradient.
     void head_loss(context<Backend>& ctx, total_view<Backend> const& total,
                    matrix_view<T const, D, Backend> const& hidden, typename autoencoder_type::encoded const& next,
-                   hidden_view const& dhidden, objective const& o, draw_number first, double scale) {
+                   hidden_view const& dhidden, objective const& o, rng_counter first, double scale) {
         if constexpr (drafting_head<head>)
             generator.loss_and_gradient(ctx, total, ae_model, next.tokens.ids, hidden, next.mean, next.log_std, dhidden,
                                         o, first, scale);
@@ -280,8 +279,8 @@ private:
 // Downloads the patches (R, N, K) that sample_patches left in `room` on the executor. Throws errc::non_finite if a
 // device could not decode one of them.
 template <class Backend>
-void bring_patches(context<Backend> const& ctx, std::span<token_id> tokens,
-                   vector_view<token_id, dyn, Backend> const& room) {
+void copy_patches_to_host(context<Backend> const& ctx, std::span<token_id> tokens,
+                          vector_view<token_id, dyn, Backend> const& room) {
     download(ctx, tokens, room);
     if constexpr (device_memory<Backend>) detail::require_tokens(tokens);
 }

@@ -41,7 +41,7 @@ struct head_flops {
 };
 
 // Dimensions around a head that its FLOPs depend on.
-struct head_surroundings {
+struct head_dimensions {
     index_t D;                    // width of the hidden states
     index_t L;                    // width of the latents
     index_t K = 1;                // tokens per patch
@@ -83,7 +83,7 @@ concept generative_head = std::default_initializable<Head> && std::equality_comp
     head_objective<typename Head::objective> && requires(Head const& head, detail::some_visitor const& visitor) {
     { Head::name } -> std::convertible_to<std::string_view>;
     { Head::architecture } -> std::convertible_to<std::string_view>;
-    { head.flops(head_surroundings{}) } -> std::same_as<head_flops>;
+    { head.flops(head_dimensions{}) } -> std::same_as<head_flops>;
     Head::visit_fields(head, visitor);
 };
 
@@ -167,7 +167,7 @@ public:
 class tensor_shapes;  // model/tensor_shapes.hpp
 
 // Run-time description of a head type.
-struct head_facts {
+struct head_traits {
     std::string_view name;          // Head::name
     std::string_view architecture;  // Head::architecture
     std::string_view type;          // C++ type name
@@ -175,9 +175,9 @@ struct head_facts {
     field_values objective;         // with their defaults
     field_values sampling;          // with their defaults; empty unless it is a stepwise_head
     // FLOPs of a head with these sizes.
-    head_flops (*flops)(field_values const& sizes, head_surroundings const& at);
+    head_flops (*flops)(field_values const& sizes, head_dimensions const& at);
     // Adds the tensors of a head with these sizes; null if the head does not list them.
-    void (*tensors)(field_values const& sizes, head_surroundings const& at, tensor_shapes& to);
+    void (*tensors)(field_values const& sizes, head_dimensions const& at, tensor_shapes& to);
 };
 
 namespace detail {
@@ -194,11 +194,11 @@ template <class Head> field_values sampling_of() {
         return {};
 }
 template <class Head> inline constexpr bool lists_tensors = requires(Head const& head, tensor_shapes& to) {
-    head.tensors(head_surroundings{}, to);
+    head.tensors(head_dimensions{}, to);
 };
-template <class Head> constexpr auto tensors_of() -> decltype(head_facts::tensors) {
+template <class Head> constexpr auto tensors_of() -> decltype(head_traits::tensors) {
     if constexpr (lists_tensors<Head>)
-        return [](field_values const& sizes, head_surroundings const& at, tensor_shapes& to) {
+        return [](field_values const& sizes, head_dimensions const& at, tensor_shapes& to) {
             sizes.as<Head>().tensors(at, to);
         };
     else
@@ -207,35 +207,35 @@ template <class Head> constexpr auto tensors_of() -> decltype(head_facts::tensor
 }  // namespace detail
 
 // The description of a head type; one object per type.
-template <generative_head Head> head_facts const& head_facts_of() {
-    static head_facts const facts{
+template <generative_head Head> head_traits const& head_traits_of() {
+    static head_traits const facts{
         Head::name,
         Head::architecture,
         detail::type_name_of<Head>(),
         field_values::of(Head{}),
         field_values::of(typename Head::objective{}),
         detail::sampling_of<Head>(),
-        [](field_values const& sizes, head_surroundings const& at) { return sizes.as<Head>().flops(at); },
+        [](field_values const& sizes, head_dimensions const& at) { return sizes.as<Head>().flops(at); },
         detail::tensors_of<Head>()};
     return facts;
 }
 
 // A type-erased head: its sizes and the description of its type. Without facts there is no head.
 struct any_head {
-    head_facts const* facts = nullptr;  // of its type
-    field_values sizes;                 // its members
+    head_traits const* facts = nullptr;  // of its type
+    field_values sizes;                  // its members
 
     any_head() = default;
     // With default sizes.
-    explicit any_head(head_facts const& of) : facts(&of), sizes(of.sizes) {}
+    explicit any_head(head_traits const& of) : facts(&of), sizes(of.sizes) {}
     // Erases the type of a head.
     template <generative_head Head>
-    explicit any_head(Head const& head) : facts(&head_facts_of<Head>()), sizes(field_values::of(head)) {}
+    explicit any_head(Head const& head) : facts(&head_traits_of<Head>()), sizes(field_values::of(head)) {}
 
     // The name; "" if there is no head.
     [[nodiscard]] constexpr std::string_view name() const { return facts == nullptr ? "" : facts->name; }
     // FLOPs of its products; 0 if there is no head.
-    [[nodiscard]] head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] head_flops flops(head_dimensions const& at) const {
         return facts == nullptr ? head_flops{0, 0, 0} : facts->flops(sizes, at);
     }
     // Equal if the heads have the same type and sizes.

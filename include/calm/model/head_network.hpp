@@ -5,9 +5,9 @@
 
 #include "calm/model/head.hpp"
 #include "calm/tensor/context.hpp"
-#include "calm/tensor/draw_number.hpp"
-#include "calm/tensor/noise_place.hpp"
+#include "calm/tensor/rng_counter.hpp"
 #include "calm/tensor/row_ids.hpp"
+#include "calm/tensor/row_rng.hpp"
 #include "calm/tensor/total.hpp"
 
 namespace calm {
@@ -25,8 +25,8 @@ template <class Space, index_t D, index_t L> struct head_operands {
     matrix_view<T, D, Backend> const& dhidden;
     matrix_view<T, L, Backend> const& z;
     row_ids<Backend> const& labels;
-    std::span<noise_place const> places;
-    draw_number first;
+    std::span<row_rng const> places;
+    rng_counter first;
     double scale;
 };
 

@@ -20,23 +20,23 @@ namespace calm {
 using default_head = decltype(configuration<>::head);
 
 namespace detail {
-inline std::vector<head_facts const*>& all_heads() {
-    static std::vector<head_facts const*> all{&head_facts_of<energy>(), &head_facts_of<flow>(),
-                                              &head_facts_of<diffusion>(), &head_facts_of<margin>(),
-                                              &head_facts_of<drafted>()};
+inline std::vector<head_traits const*>& all_heads() {
+    static std::vector<head_traits const*> all{&head_traits_of<energy>(), &head_traits_of<flow>(),
+                                               &head_traits_of<diffusion>(), &head_traits_of<margin>(),
+                                               &head_traits_of<drafted>()};
     return all;
 }
 }  // namespace detail
 
 // All registered heads in order of registration, the library's first.
-inline std::vector<head_facts const*> const& known_heads() {
+inline std::vector<head_traits const*> const& known_heads() {
     return detail::all_heads();
 }
 
 // Registers a head, so that models with it can be read from files. Call it at program start; repeated calls have no
 // effect. Throws errc::usage if a different head has the same name or architecture.
 template <generative_head Head> void add_head() {
-    auto const& added = head_facts_of<Head>();
+    auto const& added = head_traits_of<Head>();
     for (auto const* const known : known_heads()) {
         if (known == &added) return;
         require(known->name != added.name && known->architecture != added.architecture, errc::usage,
@@ -47,14 +47,14 @@ template <generative_head Head> void add_head() {
 }
 
 // Finds a head by name ("energy") or architecture ("EnergyTransformer"); null if there is none.
-inline head_facts const* find_head(std::string_view name_or_architecture) {
+inline head_traits const* find_head(std::string_view name_or_architecture) {
     for (auto const* const head : known_heads())
         if (head->name == name_or_architecture || head->architecture == name_or_architecture) return head;
     return nullptr;
 }
 
 // Finds a head by name. Throws errc::config with a list of known heads.
-inline head_facts const& head_named(std::string_view name) {
+inline head_traits const& head_named(std::string_view name) {
     std::string names;
     for (auto const* const head : known_heads()) {
         if (head->name == name) return *head;

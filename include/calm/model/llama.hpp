@@ -7,10 +7,10 @@
 
 #include "calm/model/config.hpp"
 #include "calm/nn/attention.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/nn/stack.hpp"
+#include "calm/nn/repeated_layer.hpp"
+#include "calm/nn/sequential.hpp"
 
 namespace calm {
 
@@ -20,21 +20,23 @@ inline constexpr double rope_theta = 10000.0;  // published base of CALM's rotar
 // SwiGLU. Extra arguments go to attention. Norms are visited last, as checkpoints list them.
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
 struct transformer_block
-    : chain<named<"", residual<chain<named<"input_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                                     named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
-            named<"",
-                  residual<chain<named<"post_attention_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                                 named<"mlp", swiglu<D, Inner, Space>>>>>> {};
+    : sequential<
+          named<"", residual<sequential<named<"input_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
+                                        named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
+          named<"", residual<sequential<
+                        named<"post_attention_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
+                        named<"mlp", swiglu<D, Inner, Space>>>>>> {};
 
 // Transformer blocks and a final norm: rows x (R, D) to hidden states (R, D). The hidden state of position p depends on
 // rows 0 .. p of its sequence.
 template <llama_sizes S, class Space = space<>>
-struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size, S.intermediate_size,
-                                                                   S.num_attention_heads, S.num_key_value_heads, Space>,
-                                                 static_cast<std::size_t>(S.num_hidden_layers)>>,
-                           named<"norm", rms_norm_layer<S.hidden_size, Space>>> {
-    using parts = typename llama_stack::chain;  // blocks and norm
-    using typename parts::saved;
+struct llama_stack
+    : sequential<named<"layers", repeated_layer<transformer_block<S.hidden_size, S.intermediate_size,
+                                                                  S.num_attention_heads, S.num_key_value_heads, Space>,
+                                                static_cast<std::size_t>(S.num_hidden_layers)>>,
+                 named<"norm", rms_norm_layer<S.hidden_size, Space>>> {
+    using parts = typename llama_stack::sequential;  // blocks and norm
+    using typename parts::saved_activations;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static constexpr index_t D = S.hidden_size;
@@ -74,12 +76,12 @@ struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size
     };
 
     // x: P = positions rows per sequence. Throws errc::usage if the rows are not whole sequences.
-    saved forward(context<Backend>& ctx, rows_view const& x, index_t positions) const {
+    saved_activations forward(context<Backend>& ctx, rows_view const& x, index_t positions) const {
         return parts::forward(ctx, x, positions, theta);
     }
 
     // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, rows_view const& dy, hidden_view const& dx) {
+    void backward(context<Backend>& ctx, saved_activations const& s, rows_view const& dy, hidden_view const& dx) {
         parts::backward(ctx, s, dy, dx, theta);
     }
 
@@ -93,9 +95,9 @@ struct llama_stack : chain<named<"layers", stack<transformer_block<S.hidden_size
     // Decoding: hidden states (S T, D) of rows (S, T) that follow the cached positions of S distinct sequences. Result
     // in ctx.saved.
     hidden_view extend(context<Backend>& ctx, rows_view const& x, cache& c, std::span<index_t const> sequences) const {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const now = c.layers.front().as_now(sequences);
-        auto const there = bring(ctx, std::span(now));
+        auto const there = to_device(ctx, std::span(now));
         return parts::extend(ctx, x, c.layers, theta, there);
     }
 };

@@ -23,7 +23,7 @@ struct hide_token {
     token_id* shown;
     token_id const* tokens;
     key draws;
-    draw_number first;
+    rng_counter first;
     double rate;
     CALM_HD void operator()(index_t i) const {
         bool const hidden = static_cast<double>(uniform(draws, first.now() + static_cast<std::uint64_t>(i))) < rate;
@@ -89,7 +89,7 @@ template <class Backend> struct shifted_on_host {
         inputs(upload.take(detail::shifted_size(std::ssize(tokens), P, K))),
         labels(upload.take(std::ssize(inputs))) {
         detail::shift_token const shift{inputs.data(), labels.data(), tokens.data(), P * K, K};
-        if (!ctx.rehearsing())
+        if (!ctx.is_dry_run())
             for (index_t i = 0; i < std::ssize(inputs); ++i) shift(i);
     }
 };

@@ -42,41 +42,41 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
                2 * attended * 2 * static_cast<double>(D);
     }
 
-    struct saved {
+    struct saved_activations {
         index_t positions;                               // P: rows are (B, P)
-        typename decltype(q_proj)::saved q;              // y: (R, D), rotated
-        typename decltype(k_proj)::saved k;              // y: (R, kv_width), rotated
-        typename decltype(v_proj)::saved v;              // y: (R, kv_width)
+        typename decltype(q_proj)::saved_activations q;  // y: (R, D), rotated
+        typename decltype(k_proj)::saved_activations k;  // y: (R, kv_width), rotated
+        typename decltype(v_proj)::saved_activations v;  // y: (R, kv_width)
         result_rows<of_heads, T, D, Backend> mixed;      // (R, D)
-        typename decltype(o_proj)::saved o;              // x: mixed
+        typename decltype(o_proj)::saved_activations o;  // x: mixed
         view<T, extents<dyn, dyn, Heads>, Backend> lse;  // stored (B, heads, P)
         matrix_view<T, D, Backend> y;                    // (R, D)
     };
 
-    static constexpr bool goes_onto = true;  // has forward_onto and extend_onto, which add a residual
+    static constexpr bool adds_residual = true;  // has forward_residual and extend_residual, which add a residual
 
     // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p. theta
     // is the base of the rotary angles. Throws errc::usage if the rows are not whole sequences.
-    saved forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
+    saved_activations forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
         return forward_by(ctx, x, positions, theta, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
     }
-    // As forward, plus a residual: y = plus + attention(x). `plus` (R, D) is only read.
-    saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x,
-                       index_t positions, double theta) const {
+    // As forward, plus a residual: y = plus + attention(x). `addend` (R, D) is only read.
+    saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
+                                       input const& x, index_t positions, double theta) const {
         return forward_by(ctx, x, positions, theta,
-                          [&](auto const& mixed) { return o_proj.forward_onto(ctx, plus, mixed); });
+                          [&](auto const& mixed) { return o_proj.forward_residual(ctx, addend, mixed); });
     }
 
     // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. theta must equal
     // forward's.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, double theta) {
         index_t const rows = dy.extent(0);
-        arena_scope const scope(ctx.scratch);
-        auto const dmixed = take_result<of_heads, T, D>(ctx, ctx.scratch, rows);
-        auto const dq = take_result<of_heads, T, D>(ctx, ctx.scratch, rows);
-        auto const dk = take_result<of_heads, T, kv_width>(ctx, ctx.scratch, rows);
-        auto const dv = take_result<of_heads, T, kv_width>(ctx, ctx.scratch, rows);
+        arena_scope const scope(ctx.workspace);
+        auto const dmixed = take_result<of_heads, T, D>(ctx, ctx.workspace, rows);
+        auto const dq = take_result<of_heads, T, D>(ctx, ctx.workspace, rows);
+        auto const dk = take_result<of_heads, T, kv_width>(ctx, ctx.workspace, rows);
+        auto const dv = take_result<of_heads, T, kv_width>(ctx, ctx.workspace, rows);
         o_proj.backward(ctx, s.o, dy, dmixed);
         with_numbers(
             [&](auto const& dqueries, auto const& dkeys, auto const& dvalues, auto const& dout, auto const& out,
@@ -92,27 +92,27 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     }
 
     // Decoding: appends T positions to each of S sequences of the cache and attends to everything cached so far. x:
-    // rows (S, T), plain or rows_to_norm; `sequences` gives each sequence's index and current length. Results are
+    // rows (S, T), plain or rms_norm_prologue; `sequences` gives each sequence's index and current length. Results are
     // independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
     // sequences or the cache is full.
     template <class X>
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, double theta,
-                                      on_both_sides<cached_sequence, Backend> const& sequences) const {
+                                      mirrored_span<cached_sequence, Backend> const& sequences) const {
         return o_proj.forward(ctx, extended(ctx, x, cache, theta, sequences)).y;
     }
-    // As extend, plus a residual: returns plus + attention(x). `plus` (R, D) is only read.
+    // As extend, plus a residual: returns plus + attention(x). `addend` (R, D) is only read.
     template <class X>
-    matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
-                                           X const& x, kv_cache<kv_width, Space>& cache, double theta,
-                                           on_both_sides<cached_sequence, Backend> const& sequences) const {
-        return o_proj.forward_onto(ctx, plus, extended(ctx, x, cache, theta, sequences)).y;
+    matrix_view<T, D, Backend> extend_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
+                                               X const& x, kv_cache<kv_width, Space>& cache, double theta,
+                                               mirrored_span<cached_sequence, Backend> const& sequences) const {
+        return o_proj.forward_residual(ctx, addend, extended(ctx, x, cache, theta, sequences)).y;
     }
     // As extend, for distinct sequences given by index; their lengths come from the cache.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       double theta, std::span<index_t const> sequences) const {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const now = cache.as_now(sequences);
-        return extend(ctx, x, cache, theta, bring(ctx, std::span(now)));
+        return extend(ctx, x, cache, theta, to_device(ctx, std::span(now)));
     }
     // As extend, for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
@@ -130,8 +130,8 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
 private:
     // project(mixed) applies W_o to the concatenated heads.
     template <class Project>
-    saved forward_by(context<Backend>& ctx, input const& x, index_t positions, double theta,
-                     Project const& project) const {
+    saved_activations forward_by(context<Backend>& ctx, input const& x, index_t positions, double theta,
+                                 Project const& project) const {
         index_t const rows = x.extent(0);
         auto const [q, k, v] = forward_each(ctx, x, q_proj, k_proj, v_proj);
         auto const mixed = take_result<of_heads, T, D>(ctx, ctx.saved, rows);
@@ -150,15 +150,15 @@ private:
     // Appends to the cache and returns the concatenated heads (R, D), before W_o.
     template <class X>
     matrix_view<T, D, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
-                                        double theta, on_both_sides<cached_sequence, Backend> const& sequences) const {
+                                        double theta, mirrored_span<cached_sequence, Backend> const& sequences) const {
         index_t const rows = x.extent(0), count = sequences.size();
         require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
                 count, " sequences, found ", rows, " rows");
         auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // full precision, as in the cache
         auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
         auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
-        matmul_each(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
-                    std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
+        matmul_grouped(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
+                       std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
         cache.append_rotated(ctx, sequences, q, k, v, head_size, theta);
         auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));

@@ -23,15 +23,15 @@ template <index_t D, class Space = space<>> struct dropout {
     stream draws = stream::dropout;  // with the context's seed and step, determines the mask
     bool training = true;            // if false, y = x
 
-    struct saved {
+    struct saved_activations {
         matrix_view<T, D, Backend> scale;  // (R, D): 0 or 1 / (1 - rate)
         matrix_view<T, D, Backend> y;      // (R, D)
     };
 
     // y (R, D) of x (R, D). Throws errc::usage for a rate outside [0, 1).
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         require(rate >= 0 && rate < 1, errc::usage, "calm::dropout: expected a rate in [0, 1), found ", rate);
-        saved const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
+        saved_activations const s{ctx.saved.template take<T>(x.extents()), ctx.saved.template take<T>(x.extents())};
         if (training && rate > 0)
             fill_bernoulli_keep(ctx, s.scale, ctx.random(draws), static_cast<float>(rate),
                                 static_cast<T>(1 / (1 - rate)), first_of(ctx, s.scale.size()));
@@ -40,7 +40,7 @@ template <index_t D, class Space = space<>> struct dropout {
         evaluate(ctx, s.y, x * s.scale);
         return s;
     }
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         evaluate(ctx, dx, dy * s.scale);
     }
@@ -50,7 +50,7 @@ private:
     static constexpr int bits = 40;  // at most 2^bits elements per layer and step
 
     // RNG counter at which this layer's mask starts for the current micro-batch.
-    [[nodiscard]] draw_number first_of(context<Backend> const& ctx, index_t size) const {
+    [[nodiscard]] rng_counter first_of(context<Backend> const& ctx, index_t size) const {
         index_t const micro_batch = ctx.micro_batch;
         constexpr index_t numbers = index_t{1} << (64 - bits);
         require(number >= 0 && number < numbers, errc::usage, "calm::dropout: expected a number from 0 to ",

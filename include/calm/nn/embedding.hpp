@@ -20,20 +20,20 @@ template <index_t D, class Space = space<>> struct embedding {
 
     [[nodiscard]] index_t vocabulary() const { return weight.value.extent(0); }  // V: valid ids are 0 .. V - 1
 
-    struct saved {
+    struct saved_activations {
         row_ids<Backend> ids;          // (R)
         matrix_view<T, D, Backend> y;  // (R, D)
     };
 
     // y (R, D) of ids (R). Throws errc::tokenizer for an id outside the table. Synchronises with the device unless the
     // ids were already validated.
-    saved forward(context<Backend>& ctx, row_ids<Backend> const& ids) const {
-        saved const s{ids, ctx.saved.template take<T>(extents<dyn, D>(ids.size()))};
+    saved_activations forward(context<Backend>& ctx, row_ids<Backend> const& ids) const {
+        saved_activations const s{ids, ctx.saved.template take<T>(extents<dyn, D>(ids.size()))};
         gather_rows(ctx, s.y, weight.read(), ids);
         return s;
     }
     // Adds each row of dy (R, D) to the gradient row of its id, in a fixed order.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy) {
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy) {
         scatter_add_rows(ctx, weight.gradient(), dy, s.ids);
     }
 

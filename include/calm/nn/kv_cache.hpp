@@ -72,12 +72,12 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     // Appends keys and values (count, Width) to one sequence. Throws errc::usage if the sequence is full, errc::memory
     // if allocation fails.
     void append(context<Backend>& ctx, index_t sequence, rows_read const& key, rows_read const& value) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const one = as_now({&sequence, 1});
-        append(ctx, bring(ctx, std::span(one)), key, value);
+        append(ctx, to_device(ctx, std::span(one)), key, value);
     }
     // Appends keys and values (S, count, Width) to S distinct sequences.
-    void append(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+    void append(context<Backend> const& ctx, mirrored_span<cached_sequence, Backend> const& sequences,
                 rows_read const& key, rows_read const& value) {
         index_t const count = reserve_rows(ctx, sequences, key.extent(0));
         append_positions(ctx, keys, values, key, value, sequences);
@@ -86,7 +86,7 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     // Rotates keys and queries, then appends keys and values. Queries (S count, heads * head_size) are rotated in
     // place; the contents of `key` are undefined afterwards. Throws also as rotate does.
     template <index_t Queries>
-    void append_rotated(context<Backend>& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+    void append_rotated(context<Backend>& ctx, mirrored_span<cached_sequence, Backend> const& sequences,
                         matrix_view<T, Queries, Backend> const& query, matrix_view<T, Width, Backend> const& key,
                         rows_read const& value, index_t head_size, double theta) {
         index_t const count = reserve_rows(ctx, sequences, key.extent(0));
@@ -101,13 +101,13 @@ template <index_t Width, class Space = space<>> struct kv_cache {
 
 private:
     // Allocates for `rows` rows in all; returns the number of rows per sequence.
-    index_t reserve_rows(context<Backend> const& ctx, on_both_sides<cached_sequence, Backend> const& sequences,
+    index_t reserve_rows(context<Backend> const& ctx, mirrored_span<cached_sequence, Backend> const& sequences,
                          index_t rows) {
         index_t const count = rows / std::max<index_t>(1, sequences.size());
         reserve(ctx, sequences.here, count);
         return count;
     }
-    void grow_by(on_both_sides<cached_sequence, Backend> const& sequences, index_t count) {
+    void grow_by(mirrored_span<cached_sequence, Backend> const& sequences, index_t count) {
         for (auto const& of : sequences.here) lengths[static_cast<std::size_t>(of.sequence)] = of.length + count;
     }
 

@@ -30,7 +30,7 @@ struct linear {
     // FLOPs of the product per row.
     static constexpr double flops(double = 0) { return 2 * static_cast<double>(In) * static_cast<double>(Out); }
 
-    struct saved {
+    struct saved_activations {
         input x;                                 // owned by the caller; must live until backward
         result_rows<Result, T, Out, Backend> y;  // in ctx.saved
     };
@@ -41,32 +41,33 @@ struct linear {
     // y (R, Out) = the result for x (R, In), written to the caller's memory.
     void apply(context<Backend>& ctx, output const& y, input const& x) const { apply_part<0, Out>(ctx, y, x); }
 
-    // Whether forward_onto exists: it adds a residual.
-    static constexpr bool goes_onto = Result == result_as::numbers;
+    // Whether forward_residual exists: it adds a residual.
+    static constexpr bool adds_residual = Result == result_as::numbers;
 
-    saved forward(context<Backend>& ctx, input const& x) const {
-        saved const s{x, room(ctx, x.extent(0))};
+    saved_activations forward(context<Backend>& ctx, input const& x) const {
+        saved_activations const s{x, room(ctx, x.extent(0))};
         apply(ctx, s.y, x);
         return s;
     }
 
-    // As forward, plus a residual: y = plus + result. `plus` (R, Out) is only read.
-    saved forward_onto(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& plus, input const& x) const {
-        saved const s{x, room(ctx, x.extent(0))};
+    // As forward, plus a residual: y = plus + result. `addend` (R, Out) is only read.
+    saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, Out, Backend> const& addend,
+                                       input const& x) const {
+        saved_activations const s{x, room(ctx, x.extent(0))};
         if constexpr (Bias == with_bias::yes)
-            matmul_onto(ctx, s.y, plus, x, transposed(weight.value), bias.read());
+            matmul_residual(ctx, s.y, addend, x, transposed(weight.value), bias.read());
         else
-            matmul_onto(ctx, s.y, plus, x, transposed(weight.value));
+            matmul_residual(ctx, s.y, addend, x, transposed(weight.value));
         return s;
     }
 
     // Overwrites dx (R, In) or adds to it, according to mode. Weight and bias gradients accumulate.
-    void backward(context<Backend>& ctx, saved const& s, slopes const& dy, activations<T, In, Backend> const& dx,
-                  into mode = into::overwrite) {
+    void backward(context<Backend>& ctx, saved_activations const& s, slopes const& dy,
+                  activations<T, In, Backend> const& dx, into mode = into::overwrite) {
         backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
     // As backward, without computing dx.
-    void backward_parameters(context<Backend>& ctx, saved const& s, slopes const& dy) {
+    void backward_parameters(context<Backend>& ctx, saved_activations const& s, slopes const& dy) {
         add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
 
@@ -93,8 +94,8 @@ struct linear {
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
                        activations<T, In, Backend> const& dx, into mode) {
-        arena_scope const scope(ctx.scratch);
-        auto const factor = shared_factor(ctx, dy);
+        arena_scope const scope(ctx.workspace);
+        auto const factor = precast_factor(ctx, dy);
         add_gradients<First, Count>(ctx, x, dy, factor);
         matmul(ctx, dx, factor, part<First, Count>(), mode);
     }
@@ -113,7 +114,7 @@ private:
         matmul(ctx, dw, transposed(factor), x, into::accumulate);
         if constexpr (Bias == with_bias::yes) {
             view<T, extents<Count>, Backend> const db(bias.gradient().data() + First, {});
-            with_numbers([&](auto const& terms) { add_row_sums(ctx, db, terms); }, dy);
+            with_numbers([&](auto const& terms) { add_sum_axis0(ctx, db, terms); }, dy);
         }
         if (ctx.after_gradients) ctx.after_gradients();
     }
@@ -122,15 +123,19 @@ private:
 // Applies several bias-free layers to x (R, In), with the results of separate calls to forward. Returns their saved
 // activations in order.
 template <class Layer, class... Others>
-std::tuple<typename Layer::saved, typename Others::saved...> forward_each(context<typename Layer::Backend>& ctx,
-                                                                          typename Layer::input const& x,
-                                                                          Layer const& layer, Others const&... others) {
-    auto const prepare = [&]<class Each>(Each const&) { return typename Each::saved{x, Each::room(ctx, x.extent(0))}; };
-    std::tuple<typename Layer::saved, typename Others::saved...> all{prepare(layer), prepare(others)...};
+std::tuple<typename Layer::saved_activations, typename Others::saved_activations...>
+forward_each(context<typename Layer::Backend>& ctx, typename Layer::input const& x, Layer const& layer,
+             Others const&... others) {
+    auto const prepare = [&]<class Each>(Each const&) {
+        return typename Each::saved_activations{x, Each::room(ctx, x.extent(0))};
+    };
+    std::tuple<typename Layer::saved_activations, typename Others::saved_activations...> all{prepare(layer),
+                                                                                             prepare(others)...};
     std::apply(
         [&](auto const&... s) {
-            [&](auto const&... of) { matmul_each(ctx, x, std::pair(s.y, transposed(of.weight.value))...); }(layer,
-                                                                                                            others...);
+            [&](auto const&... of) {
+                matmul_grouped(ctx, x, std::pair(s.y, transposed(of.weight.value))...);
+            }(layer, others...);
         },
         all);
     return all;

@@ -26,42 +26,43 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     // FLOPs of the three products per row.
     static constexpr double flops(double = 0) { return 3 * decltype(gate_proj)::flops(); }
 
-    struct saved {
-        typename inner_type::saved gate;           // y: (R, Inner)
-        typename inner_type::saved up;             // y: (R, Inner)
-        typename decltype(down_proj)::saved down;  // x: (R, Inner), y: (R, D)
-        matrix_view<T, D, Backend> y;              // (R, D)
+    struct saved_activations {
+        typename inner_type::saved_activations gate;           // y: (R, Inner)
+        typename inner_type::saved_activations up;             // y: (R, Inner)
+        typename decltype(down_proj)::saved_activations down;  // x: (R, Inner), y: (R, D)
+        matrix_view<T, D, Backend> y;                          // (R, D)
     };
 
-    static constexpr bool goes_onto = true;  // has forward_onto, which adds a residual
+    static constexpr bool adds_residual = true;  // has forward_residual, which adds a residual
 
-    saved forward(context<Backend>& ctx, input const& x) const {
+    saved_activations forward(context<Backend>& ctx, input const& x) const {
         return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward(ctx, act); });
     }
-    // As forward, plus a residual: y = plus + result. `plus` (R, D) is only read.
-    saved forward_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus, input const& x) const {
-        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_onto(ctx, plus, act); });
+    // As forward, plus a residual: y = plus + result. `addend` (R, D) is only read.
+    saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
+                                       input const& x) const {
+        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_residual(ctx, addend, act); });
     }
 
     // Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward and
     // ignores the extra arguments.
     template <class... More>
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x,
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, rms_norm_prologue<T, D, Backend> const& x,
                                       More const&...) const {
         return down_proj.forward(ctx, gated_rows(ctx, x)).y;
     }
-    // As extend, plus a residual: returns plus + result. `plus` (R, D) is only read.
+    // As extend, plus a residual: returns plus + result. `addend` (R, D) is only read.
     template <class... More>
-    matrix_view<T, D, Backend> extend_onto(context<Backend>& ctx, matrix_view<T const, D, Backend> const& plus,
-                                           rows_to_norm<T, D, Backend> const& x, More const&...) const {
-        return down_proj.forward_onto(ctx, plus, gated_rows(ctx, x)).y;
+    matrix_view<T, D, Backend> extend_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
+                                               rms_norm_prologue<T, D, Backend> const& x, More const&...) const {
+        return down_proj.forward_residual(ctx, addend, gated_rows(ctx, x)).y;
     }
 
     // Consumes s: the gradients of gate and up overwrite it.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
-        arena_scope const scope(ctx.scratch);
-        auto const dact = take_activations<T, Inner>(ctx, ctx.scratch, dy.extent(0));  // (R, Inner)
+        arena_scope const scope(ctx.workspace);
+        auto const dact = take_activations<T, Inner>(ctx, ctx.workspace, dy.extent(0));  // (R, Inner)
         down_proj.backward(ctx, s.down, dy, dact);
         gated_back(ctx, s.gate.y, s.up.y, dact);
         gate_proj.backward(ctx, s.gate, s.gate.y, dx);
@@ -76,9 +77,9 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
 
 private:
     // down(act) applies W_down to act = silu(gate) * up.
-    template <class Down> saved forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
-        typename inner_type::saved const gate{x, inner_type::room(ctx, x.extent(0))};
-        typename inner_type::saved const up{x, inner_type::room(ctx, x.extent(0))};
+    template <class Down> saved_activations forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
+        typename inner_type::saved_activations const gate{x, inner_type::room(ctx, x.extent(0))};
+        typename inner_type::saved_activations const up{x, inner_type::room(ctx, x.extent(0))};
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
         apply_gated(ctx, act, x, gate.y, up.y);
         auto const s = down(act);
@@ -86,15 +87,15 @@ private:
     }
 
     // silu(gate) * up for rows still to be normalised, in ctx.saved.
-    inner_rows gated_rows(context<Backend>& ctx, rows_to_norm<T, D, Backend> const& x) const {
+    inner_rows gated_rows(context<Backend>& ctx, rms_norm_prologue<T, D, Backend> const& x) const {
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
-        arena_scope const scope(ctx.scratch);
-        auto const take = [&] { return take_activations<T, Inner>(ctx, ctx.scratch, x.extent(0)); };
+        arena_scope const scope(ctx.workspace);
+        auto const take = [&] { return take_activations<T, Inner>(ctx, ctx.workspace, x.extent(0)); };
         apply_gated(ctx, act, x, take(), take());
         return act;
     }
 
-    // act (R, Inner) = silu(gate) * up for x (R, D), plain or rows_to_norm.
+    // act (R, Inner) = silu(gate) * up for x (R, D), plain or rms_norm_prologue.
     template <class X>
     void apply_gated(context<Backend>& ctx, inner_rows const& act, X const& x, inner_rows const& gate,
                      inner_rows const& up) const {

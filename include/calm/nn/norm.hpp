@@ -18,20 +18,20 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = 1e-6;                      // added under the root
-    static constexpr bool goes_back_onto = true;             // has backward_onto
+    static constexpr bool adds_residual_backward = true;     // has backward_residual
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
-    struct saved {
+    struct saved_activations {
         matrix_view<T const, D, Backend> x;    // (R, D)
         result_rows<Result, T, D, Backend> y;  // (R, D)
         vector_view<T, dyn, Backend> r;        // (R)
     };
 
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
-                      ctx.saved.template take<T>(extents<dyn>(rows))};
+        saved_activations const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
+                                  ctx.saved.template take<T>(extents<dyn>(rows))};
         with_numbers([&](auto const& y) { rms_norm(ctx, y, s.r, x, weight.read(), eps); }, s.y);
         return s;
     }
@@ -39,18 +39,19 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     // Decoding on a device: returns x unnormalised, because the next layer's products normalise it as they read.
     // Ignores the extra arguments.
     template <class... More>
-    requires(Result == result_as::activations && device_memory<Backend>)
-        rows_to_norm<T, D, Backend> extend(context<Backend>&, matrix_view<T const, D, Backend> const& x, More const&...)
+    requires(Result == result_as::activations && device_memory<Backend>) rms_norm_prologue<T, D, Backend> extend(
+        context<Backend>&, matrix_view<T const, D, Backend> const& x, More const&...)
     const { return {x, weight.read(), eps}; }
 
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r);
     }
-    // As backward, but dx = gradient + plus. `plus` (R, D) is only read.
-    void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                       matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
-        rms_norm_back_onto(ctx, dx, plus, weight.gradient(), dy, s.x, weight.read(), s.r);
+    // As backward, but dx = gradient + plus. `addend` (R, D) is only read.
+    void backward_residual(context<Backend>& ctx, saved_activations const& s,
+                           matrix_view<T const, D, Backend> const& dy, matrix_view<T, D, Backend> const& dx,
+                           matrix_view<T const, D, Backend> const& addend) {
+        rms_norm_back_residual(ctx, dx, addend, weight.gradient(), dy, s.x, weight.read(), s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
@@ -70,29 +71,32 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
     param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
 
-    struct saved {
+    struct saved_activations {
         matrix_view<T const, D, Backend> x;    // (R, D)
         result_rows<Result, T, D, Backend> y;  // (R, D)
         vector_view<T, dyn, Backend> mean;     // (R)
         vector_view<T, dyn, Backend> r;        // (R): 1 / standard deviation
     };
 
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
-                      ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
+        saved_activations const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
+                                  ctx.saved.template take<T>(extents<dyn>(rows)),
+                                  ctx.saved.template take<T>(extents<dyn>(rows))};
         with_numbers([&](auto const& y) { layer_norm(ctx, y, s.mean, s.r, x, weight.read(), bias.read(), eps); }, s.y);
         return s;
     }
 
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) {
         layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
     }
-    // As backward, but dx = gradient + plus. `plus` (R, D) is only read.
-    void backward_onto(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
-                       matrix_view<T, D, Backend> const& dx, matrix_view<T const, D, Backend> const& plus) {
-        layer_norm_back_onto(ctx, dx, plus, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
+    // As backward, but dx = gradient + plus. `addend` (R, D) is only read.
+    void backward_residual(context<Backend>& ctx, saved_activations const& s,
+                           matrix_view<T const, D, Backend> const& dy, matrix_view<T, D, Backend> const& dx,
+                           matrix_view<T const, D, Backend> const& addend) {
+        layer_norm_back_residual(ctx, dx, addend, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean,
+                                 s.r);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -103,33 +107,34 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
 
 // layer_norm without affine parameters: (x - mean) / sqrt(variance + eps) over each row of width D, as one fused
 // expression.
-template <index_t D, class Space = space<>> struct bare_layer_norm {
+template <index_t D, class Space = space<>> struct layer_norm_no_affine {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }    // no matrix products
-    static constexpr double eps = 1e-6;                        // added under the root
-    using saved = typename layer_norm_layer<D, Space>::saved;  // as layer_norm saves
+    static constexpr double flops(double = 0) { return 0; }                            // no matrix products
+    static constexpr double eps = 1e-6;                                                // added under the root
+    using saved_activations = typename layer_norm_layer<D, Space>::saved_activations;  // as layer_norm saves
 
-    saved forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
+    saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
-        saved const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
-                      ctx.saved.template take<T>(extents<dyn>(rows)), ctx.saved.template take<T>(extents<dyn>(rows))};
+        saved_activations const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
+                                  ctx.saved.template take<T>(extents<dyn>(rows)),
+                                  ctx.saved.template take<T>(extents<dyn>(rows))};
         evaluate(ctx, s.y,
-                 (x - kept(s.mean, row_mean(x))) *
-                     kept(s.r, apply<op::reciprocal_root>(row_mean_square(x - column(s.mean)) + eps)));
+                 (x - tee(s.mean, mean_axis1(x))) *
+                     tee(s.r, apply<op::reciprocal_root>(mean_square_axis1(x - column(s.mean)) + eps)));
         return s;
     }
 
     // With h the normalised rows, dx = (dy - mean(dy) - h mean(dy h)) r.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) const {
         auto const mean = column(s.mean);
         auto const r = column(s.r);
-        evaluate(ctx, dx, (dy - row_mean(dy) - (s.x - mean) * r * row_mean(dy * ((s.x - mean) * r))) * r);
+        evaluate(ctx, dx, (dy - mean_axis1(dy) - (s.x - mean) * r * mean_axis1(dy * ((s.x - mean) * r))) * r);
     }
     template <class Visitor> void visit(Visitor&) {}
 };

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 #include "calm/ranks/setting.hpp"
 
 namespace calm {
@@ -147,7 +147,7 @@ private:
 
 // Gathers one message of each rank on all ranks: each at most `most` bytes, and in total at most `together`. Throws
 // errc::distributed for more.
-inline messages gather_messages(collective& ranks, std::span<std::byte const> own, std::uint64_t most,
+inline messages gather_messages(process_group& ranks, std::span<std::byte const> own, std::uint64_t most,
                                 std::uint64_t together = std::numeric_limits<std::uint64_t>::max()) {
     std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks.ranks()));
     std::uint64_t const size = own.size();
@@ -158,7 +158,8 @@ inline messages gather_messages(collective& ranks, std::span<std::byte const> ow
 }
 
 // Broadcasts a message of rank 0, at most `most` bytes. Throws errc::distributed for more.
-inline std::vector<std::byte> broadcast_message(collective& ranks, std::span<std::byte const> own, std::uint64_t most) {
+inline std::vector<std::byte> broadcast_message(process_group& ranks, std::span<std::byte const> own,
+                                                std::uint64_t most) {
     auto const size = ranks.broadcast(std::uint64_t{own.size()});
     require(size <= most, errc::distributed, "rank 0: expected a message of at most ", most, " bytes, found one of ",
             size, "; do all ranks run the same program with the same options and files?");
@@ -197,7 +198,7 @@ inline std::string value_beside(std::string const& value, std::string const& oth
 
 // The first setting in which a rank differs from rank 0, or that one of them lacks; empty if there is none.
 inline std::string first_difference(int rank, std::span<setting const> own, std::span<setting const> first) {
-    auto const tell = [&](std::string const& name, std::string const* here, std::string const* there) {
+    auto const describe = [&](std::string const& name, std::string const* here, std::string const* there) {
         auto const shown = [](std::string const* value, std::string const* other) {
             return value == nullptr ? "none" : value_beside(*value, other != nullptr ? *other : "");
         };
@@ -209,9 +210,10 @@ inline std::string first_difference(int rank, std::span<setting const> own, std:
         return at == all.end() ? nullptr : &at->value;
     };
     for (auto const& [name, value] : first)
-        if (auto const* const here = of(own, name); here == nullptr || *here != value) return tell(name, here, &value);
+        if (auto const* const here = of(own, name); here == nullptr || *here != value)
+            return describe(name, here, &value);
     for (auto const& [name, value] : own)
-        if (of(first, name) == nullptr) return tell(name, &value, nullptr);
+        if (of(first, name) == nullptr) return describe(name, &value, nullptr);
     return "";
 }
 
@@ -219,8 +221,8 @@ inline std::string first_difference(int rank, std::span<setting const> own, std:
 
 // Throws the same errc::distributed on every rank if a rank has other settings than rank 0, naming the setting and both
 // values.
-inline void require_alike(collective& ranks, std::span<setting const> own) {
-    constexpr std::uint64_t most = collective::longest_text, most_told = 8192;
+inline void require_same_settings(process_group& ranks, std::span<setting const> own) {
+    constexpr std::uint64_t most = process_group::longest_text, most_told = 8192;
     auto const first = broadcast_message(ranks, detail::message_of(own), most);
     auto const told =
         detail::first_difference(ranks.rank(), own, detail::settings_in({first, "the settings of rank 0"}));

@@ -18,14 +18,14 @@
 #include <thread>
 #include <vector>
 
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 
 namespace calm {
 
 // This process's end: one object for as long as the process communicates. It initialises MPI, and finalises it if
 // nothing failed. All calls come from the thread that made it. Bytes go directly between each pair of ranks, so a rank
 // that gives no answer is known by its number.
-class mpi_ranks final : public collective {
+class mpi_ranks final : public process_group {
 public:
     // Throws errc::distributed if MPI cannot be initialised.
     mpi_ranks() : mpi_ranks(begun()) {}
@@ -52,7 +52,7 @@ public:
         }
     }
     // A rank that cannot continue sends its error instead of an answer.
-    void hear() override {
+    void poll_failures() override {
         see_life();
         hear_of(MPI_ANY_SOURCE);
     }
@@ -83,7 +83,7 @@ private:
     static constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // MPI counts with int
 
     explicit mpi_ranks(rank_among const& here) :
-        collective(here.rank, here.ranks), seen_(static_cast<std::size_t>(here.ranks), clock::now()) {}
+        process_group(here.rank, here.ranks), seen_(static_cast<std::size_t>(here.ranks), clock::now()) {}
 
     static rank_among begun() {
         int provided = 0;
@@ -115,13 +115,13 @@ private:
         for (int const r : unfinished(true)) {
             int there = 0;
             MPI_Iprobe(r, failure_tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
-            if (there == 0 || is_swapped()) continue;
+            if (there == 0 || test_all_to_all()) continue;
             auto const still = unfinished(true);
             if (std::ranges::count(still, r) > 0) hear_of(r);
         }
     }
 
-    void show_life() override {
+    void send_heartbeat() override {
         auto const now = clock::now();
         if (now - shown_ < std::chrono::duration<double>(timeout / 8)) return;
         shown_ = now;
@@ -144,13 +144,13 @@ private:
     [[nodiscard]] std::vector<int> lifeless(std::span<int const> others) const override {
         std::vector<int> all;
         for (int const r : others)
-            if (keeps_in_touch &&
+            if (has_heartbeat &&
                 clock::now() - seen_[static_cast<std::size_t>(r)] > std::chrono::duration<double>(timeout))
                 all.push_back(r);
         return all;
     }
 
-    void begin_swap(std::span<sent const> to, std::span<received const> from) override {
+    void start_all_to_all(std::span<sent const> to, std::span<received const> from) override {
         auto& all = begun_.emplace_back();
         tag_ = (tag_ + 1) % life_tag;
         for (int r = 0; r < ranks(); ++r)
@@ -176,7 +176,7 @@ private:
         } while (done < bytes);
     }
     // Whether the oldest exchange is done; all make progress.
-    bool is_swapped() override {
+    bool test_all_to_all() override {
         auto& all = begun_.front();
         if (all.are_done) return true;
         int done = 0;
@@ -187,14 +187,14 @@ private:
         all.are_done = done != 0;
         return all.are_done;
     }
-    void finish_swap() override {
+    void wait_all_to_all() override {
         auto const pause = [&](double waited) {
             if (waited < 1e-3) return std::this_thread::yield();
             see_life();
             waited < 1 ? hear_of_silent() : hear_of(MPI_ANY_SOURCE);
             std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 50 : 1000));
         };
-        wait_for_swap(
+        poll_all_to_all(
             pause, [&] { return silent(); },
             [&](auto const& lost) {
                 first_is_lost_ = std::ranges::count(lost, 0) > 0;

@@ -1,5 +1,5 @@
 #pragma once
-// The NCCL library for nccl_engine.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
+// The NCCL library for nccl_transport.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
 // calm::nccl).
 
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "calm/ranks/nccl_engine.hpp"
+#include "calm/ranks/nccl_transport.hpp"
 
 namespace calm {
 
@@ -67,7 +67,7 @@ public:
 private:
     nccl_state noted(ncclResult_t now) {
         if (now == ncclSuccess) return nccl_state::done;
-        if (now == ncclInProgress) return nccl_state::under_way;
+        if (now == ncclInProgress) return nccl_state::in_flight;
         why_ = ncclGetErrorString(now);
         char const* const more = ncclGetLastError(communicator_);
         if (more != nullptr && *more != '\0') why_ += std::string(" (") + more + ")";
@@ -75,7 +75,7 @@ private:
     }
     nccl_state noted(cudaError_t now) {
         if (now == cudaSuccess) return nccl_state::done;
-        if (now == cudaErrorNotReady) return nccl_state::under_way;
+        if (now == cudaErrorNotReady) return nccl_state::in_flight;
         (void)cudaGetLastError();
         why_ = cudaGetErrorString(now);
         return nccl_state::failed;
@@ -88,7 +88,7 @@ private:
 };
 
 // For ranks with GPUs: nccl_devices all(ranks, {ctx.queue(), ctx.device()}).
-using nccl_devices = nccl_engine<nccl_library>;
+using nccl_devices = nccl_transport<nccl_library>;
 
 }  // namespace calm
 

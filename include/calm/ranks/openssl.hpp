@@ -1,6 +1,6 @@
 #pragma once
-// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_place::mac. Empty without <openssl/hmac.h>; links libcrypto
-// (the CMake target calm::openssl).
+// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_endpoint::mac. Empty without <openssl/hmac.h>; links
+// libcrypto (the CMake target calm::openssl).
 
 #if __has_include(<openssl/hmac.h>)
 

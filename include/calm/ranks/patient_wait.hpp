@@ -3,28 +3,28 @@
 
 #include <utility>
 
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 
 namespace calm {
 
 // While it lives, the timeout does not apply to ranks that give signs of life.
 class patient_wait {
 public:
-    // The collective outlives it.
-    explicit patient_wait(collective& ranks) :
-        ranks_(ranks), at_work_(std::exchange(ranks.at_work, false)),
-        keeps_in_touch_(std::exchange(ranks.keeps_in_touch, true)) {}
+    // The process group outlives it.
+    explicit patient_wait(process_group& ranks) :
+        ranks_(ranks), at_work_(std::exchange(ranks.timeout_active, false)),
+        had_heartbeat_(std::exchange(ranks.has_heartbeat, true)) {}
     ~patient_wait() {
-        ranks_.at_work = at_work_;
-        ranks_.keeps_in_touch = keeps_in_touch_;
+        ranks_.timeout_active = at_work_;
+        ranks_.has_heartbeat = had_heartbeat_;
     }
     patient_wait(patient_wait const&) = delete;
     patient_wait& operator=(patient_wait const&) = delete;
 
 private:
-    collective& ranks_;
+    process_group& ranks_;
     bool at_work_;
-    bool keeps_in_touch_;
+    bool had_heartbeat_;
 };
 
 }  // namespace calm

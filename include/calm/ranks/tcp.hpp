@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/ranks/collective.hpp"
-#include "calm/ranks/tcp_meeting.hpp"
+#include "calm/ranks/process_group.hpp"
 #include "calm/ranks/tcp_peer.hpp"
+#include "calm/ranks/tcp_rendezvous.hpp"
 
 namespace calm {
 
@@ -31,12 +31,12 @@ namespace calm {
 // During the rendezvous each pair of ranks proves to each other that it has the job's secret. Later traffic is neither
 // encrypted nor signed: an attacker who can alter it can alter what ranks receive. All calls come from one thread. A
 // second thread only gives signs of life, so that stopped ranks are noticed also before and after the work.
-class tcp_ranks final : public collective {
+class tcp_ranks final : public process_group {
 public:
     // Throws errc::distributed if a rank does not come in time or is invalid.
-    explicit tcp_ranks(tcp_place const& here, tcp_limits const& limits = {}) :
-        collective(here.rank, here.ranks), beat_(limits.beat) {
-        for (auto& socket : detail::tcp_meeting(here, limits).meet()) peers_.emplace_back(std::move(socket));
+    explicit tcp_ranks(tcp_endpoint const& here, tcp_limits const& limits = {}) :
+        process_group(here.rank, here.ranks), beat_(limits.beat) {
+        for (auto& socket : detail::tcp_rendezvous(here, limits).meet()) peers_.emplace_back(std::move(socket));
         if (here.ranks > 1) beats_ = std::jthread([this](std::stop_token const& over) { beat(over); });
     }
     ~tcp_ranks() override {
@@ -62,7 +62,7 @@ public:
         auto const& first = peers_[0];
         return is_first() || (!first_is_lost_ && (told_.empty() || (first.socket() && !first.is_sending())));
     }
-    void hear() override {
+    void poll_failures() override {
         std::lock_guard const lock(mutex_);
         for (int r = 0; r < ranks(); ++r) {
             if (r == rank()) continue;
@@ -113,27 +113,27 @@ private:
         if (beats_.joinable()) beats_.join();
     }
 
-    void begin_swap(std::span<sent const> to, std::span<received const> from) override {
+    void start_all_to_all(std::span<sent const> to, std::span<received const> from) override {
         std::lock_guard const lock(mutex_);
         for (std::size_t r = 0; r < peers_.size(); ++r) {
             if (std::cmp_equal(r, rank())) continue;
             peers_[r].send(to[r]);
             peers_[r].expect(from[r]);
         }
-        bring_on();
+        make_progress();
     }
     // Whether the oldest exchange in flight is done; all make progress.
-    bool is_swapped() override {
+    bool test_all_to_all() override {
         std::lock_guard const lock(mutex_);
-        bring_on();
+        make_progress();
         return waited_for().empty();
     }
-    void finish_swap() override {
+    void wait_all_to_all() override {
         auto const pause = [&](double waited) {
             if (waited > 1) listen();  // the wait may be long: check for failures
             wait_for_bytes(std::chrono::milliseconds(50));
         };
-        wait_for_swap(
+        poll_all_to_all(
             pause, [&] { return silent(); }, [&](auto const& lost) { give_up(lost); });
         ++finished_;
     }
@@ -160,7 +160,7 @@ private:
             if (r != rank() && (peer(r).*done)() <= finished_) all.push_back(r);
         return all;
     }
-    void bring_on() {
+    void make_progress() {
         for (int r = 0; r < ranks(); ++r) {
             if (r == rank()) continue;
             bool const there = peer(r).flush();

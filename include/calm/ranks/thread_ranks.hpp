@@ -18,23 +18,23 @@
 #include <utility>
 #include <vector>
 
-#include "calm/ranks/collective.hpp"
+#include "calm/ranks/process_group.hpp"
 
 namespace calm {
 
 namespace detail {
 
 // Rendezvous and exchange between threads.
-class meeting {
+class thread_rendezvous {
 public:
-    explicit meeting(int ranks) : members_(static_cast<std::size_t>(ranks)) {}
+    explicit thread_rendezvous(int ranks) : members_(static_cast<std::size_t>(ranks)) {}
 
     struct failure {
         int rank;
         error why;
     };
-    using sent = collective::sent;
-    using received = collective::received;
+    using sent = process_group::sent;
+    using received = process_group::received;
 
     // A rank that sends another size than expected.
     struct mismatch {
@@ -153,39 +153,39 @@ private:
 };
 
 // One thread's process group.
-class thread_rank final : public collective {
+class thread_rank final : public process_group {
 public:
-    thread_rank(meeting& where, int rank, int ranks) : collective(rank, ranks), where_(where) {}
+    thread_rank(thread_rendezvous& where, int rank, int ranks) : process_group(rank, ranks), where_(where) {}
 
     void fail(error const& why) noexcept override { where_.fail(rank(), why); }
-    void hear() override { throw_unless_own(where_.failed()); }
+    void poll_failures() override { throw_unless_own(where_.failed()); }
 
 private:
-    void throw_unless_own(std::optional<meeting::failure> const& failed) const {
+    void throw_unless_own(std::optional<thread_rendezvous::failure> const& failed) const {
         if (failed && failed->rank != rank())
             fail_with(failed->rank, static_cast<int>(failed->why.code()), failed->why.what());
     }
-    void begin_swap(std::span<sent const> to, std::span<received const> from) override {
+    void start_all_to_all(std::span<sent const> to, std::span<received const> from) override {
         where_.begin(rank(), to, from);
     }
-    bool is_swapped() override { return where_.is_done(rank()); }
-    void finish_swap() override {
+    bool test_all_to_all() override { return where_.is_done(rank()); }
+    void wait_all_to_all() override {
         auto const came = where_.finish(rank(), patience());
         throw_unless_own(came.failed);
         if (!came.missing.empty()) fail_waiting(came.missing);
         if (came.unequal) fail_unequal(came.unequal->rank, came.unequal->expected, came.unequal->found);
     }
 
-    meeting& where_;
+    thread_rendezvous& where_;
 };
 
 }  // namespace detail
 
-// Calls f(collective&) on `ranks` threads of this process, one per rank, and returns when all have ended. If ranks
+// Calls f(process_group&) on `ranks` threads of this process, one per rank, and returns when all have ended. If ranks
 // throw, the others receive the error of the first to fail, which is rethrown here. Threads cannot be killed: one that
 // hangs is waited for, even if the others have given up.
-inline void on_ranks(int ranks, std::function<void(collective&)> const& f) {
-    detail::meeting where(ranks);
+inline void on_ranks(int ranks, std::function<void(process_group&)> const& f) {
+    detail::thread_rendezvous where(ranks);
     std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
     auto const work = [&](int number) {
         detail::thread_rank self(where, number, ranks);

@@ -91,7 +91,7 @@ public:
     // The newest complete checkpoint, or nothing if none was written yet. `tell` receives a message about each newer,
     // damaged one. Throws errc::storage if there are checkpoints but none is complete.
     [[nodiscard]] std::optional<found_checkpoint>
-    newest(std::function<void(std::string const&)> const& tell = nullptr) const {
+    newest(std::function<void(std::string const&)> const& log = nullptr) const {
         auto const all = steps();
         for (auto const step : all) {
             auto const directory = directory_of(step);
@@ -105,7 +105,7 @@ public:
             } catch (error const& problem) {
                 damage = problem.what();
             }
-            if (tell) tell(*damage);
+            if (log) log(*damage);
         }
         if (all.empty()) return std::nullopt;
         throw error(

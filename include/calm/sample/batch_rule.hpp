@@ -13,7 +13,7 @@
 #include "calm/base/error.hpp"
 #include "calm/base/random.hpp"
 #include "calm/base/token.hpp"
-#include "calm/model/alike.hpp"
+#include "calm/model/lazy_decoding.hpp"
 
 namespace calm {
 

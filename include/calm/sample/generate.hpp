@@ -68,7 +68,7 @@ inline std::span<token_id const> add_patch(generation_result& text, std::span<to
 }
 
 // The answer of on_tokens, or true if it returns nothing.
-template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std::span<token_id const> fresh) {
+template <class OnTokens> bool notify(OnTokens& on_tokens, std::size_t prompt, std::span<token_id const> fresh) {
     if constexpr (std::same_as<std::invoke_result_t<OnTokens&, std::size_t, std::span<token_id const>>, bool>)
         return on_tokens(prompt, fresh);
     else
@@ -77,17 +77,17 @@ template <class OnTokens> bool tell(OnTokens& on_tokens, std::size_t prompt, std
 }
 
 // Continuous batching: texts are rows of a session, and when one ends, the next prompt begins in its row.
-template <class Model, class Backend, class OnTokens> class texts_in_turn {
+template <class Model, class Backend, class OnTokens> class continuous_batching {
 public:
     using settings_type = settings_of_generation<rule_of<Model>>;
 
-    texts_in_turn(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
-                  special_tokens const& special, settings_type const& settings, OnTokens& on_tokens) :
+    continuous_batching(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
+                        special_tokens const& special, settings_type const& settings, OnTokens& on_tokens) :
         ctx_(ctx),
         model_(model), prompts_(prompts), special_(special), settings_(settings), on_tokens_(on_tokens),
         session_(ctx, model, std::min(settings.at_once, static_cast<index_t>(prompts.size())),
                  patches_of_longest(prompts, settings)),
-        aids_(ctx, model), results_(prompts.size()) {}
+        sampler_state_(ctx, model), results_(prompts.size()) {}
 
     // The results, in the order of the prompts.
     std::vector<generation_result> run() {
@@ -100,7 +100,7 @@ public:
             patches_.resize(active_.size() * K);
             auto const took =
                 sample_next(ctx_, model_, std::span<token_id>(patches_), session_.hidden(), settings_.sampler,
-                            std::span<patch_place const>(places_), settings_.round, &aids_);
+                            std::span<patch_place const>(places_), settings_.round, &sampler_state_);
             hand_out(took);
             if (!go_on_.empty()) session_.append(go_on_, onward_);
             active_.swap(still_);
@@ -146,7 +146,7 @@ private:
             auto const patch = std::span<token_id const>(patches_).subspan(i * K, K);
             auto& text = results_[prompt];
             auto const fresh = add_patch(text, patch, took[i], special_.eos, settings_.max_tokens);
-            bool const wanted = fresh.empty() || tell(on_tokens_, prompt, fresh);
+            bool const wanted = fresh.empty() || notify(on_tokens_, prompt, fresh);
             if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings_.max_tokens) {
                 go_on_.push_back(row);
                 onward_.insert(onward_.end(), patch.begin(), patch.end());
@@ -166,7 +166,7 @@ private:
     settings_type const& settings_;
     OnTokens& on_tokens_;
     generation_session<Model, Backend> session_;
-    sampling_aids<Backend> aids_;
+    sampler_cache<Backend> sampler_state_;
     std::vector<generation_result> results_;
     std::size_t next_ = 0;                // next prompt to begin
     std::vector<std::size_t> prompt_of_;  // per row
@@ -195,8 +195,8 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
             errc::usage, "calm::generate: expected max_tokens from 0 to ", limits::text_tokens,
             " and at least 1 text at once, found ", settings.max_tokens, " and ", settings.at_once);
     if (settings.max_tokens == 0 || prompts.empty()) return std::vector<generation_result>(prompts.size());
-    return detail::texts_in_turn<Model, Backend, std::remove_reference_t<OnTokens>>(ctx, model, prompts, special,
-                                                                                    settings, on_tokens)
+    return detail::continuous_batching<Model, Backend, std::remove_reference_t<OnTokens>>(ctx, model, prompts, special,
+                                                                                          settings, on_tokens)
         .run();
 }
 

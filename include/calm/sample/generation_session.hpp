@@ -86,9 +86,9 @@ public:
         index_t const each = count / (size * K);
         auto const go_on = [&] {
             arena_scope const saved(ctx_.saved);
-            arena_scope const scratch(ctx_.scratch);
+            arena_scope const workspace(ctx_.workspace);
             auto const states = model_.extend(ctx_, patches, cache_, texts);
-            auto const named = bring(ctx_, texts);
+            auto const named = to_device(ctx_, texts);
             for_each(ctx_, size * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
         };
         if (each > 1) return go_on();
@@ -106,7 +106,7 @@ private:
     Model const& model_;
     typename Model::cache cache_;
     tensor<T, extents<dyn, D>, Backend> hidden_;
-    repeated_work<Backend> by_a_patch_;  // texts that continue by one patch
+    captured_graph<Backend> by_a_patch_;  // texts that continue by one patch
 };
 
 }  // namespace calm

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "calm/model/alike.hpp"
+#include "calm/model/lazy_decoding.hpp"
 #include "calm/sample/sampler.hpp"
-#include "calm/sample/sampling_aids.hpp"
-#include "calm/sample/separate_contexts.hpp"
+#include "calm/sample/sampler_cache.hpp"
+#include "calm/sample/thread_contexts.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/graph.hpp"
@@ -24,8 +24,8 @@ namespace calm {
 // number of the patch. Draw d has number first 2^20 + d of the key. Choices begin at block first 2^20 of stream::choice
 // under the same seed and step.
 struct patch_place {
-    index_t row = 0;    // index of the hidden state
-    noise_place noise;  // key and number of the patch
+    index_t row = 0;  // index of the hidden state
+    row_rng noise;    // key and number of the patch
 };
 
 namespace detail {
@@ -41,15 +41,16 @@ template <class T, index_t L> struct bring_rows {
 };
 
 // Batched rejection sampling: every round makes the same number of draws for each undecided patch.
-template <class Model, class Backend> class sampling_rounds {
+template <class Model, class Backend> class batched_rejection_sampler {
 public:
     using T = typename Model::scalar;
     using latents = matrix_view<T, Model::L, Backend>;
     using hidden_view = matrix_view<T const, Model::D, Backend>;
 
-    sampling_rounds(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
-                    sampler const& rule, std::span<patch_place const> places, token_screen const* screen,
-                    separate_contexts<Backend>* separate, repeated_work<Backend>* drawing) :
+    batched_rejection_sampler(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                              hidden_view const& hidden, sampler const& rule, std::span<patch_place const> places,
+                              token_screen const* screen, thread_contexts<Backend>* separate,
+                              captured_graph<Backend>* drawing) :
         ctx_(ctx),
         model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
         separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D),
@@ -60,14 +61,14 @@ public:
             auto const& [key, first] = places[r].noise;
             random_sequence choice({key.seed, stream::choice, key.step},
                                    static_cast<std::uint64_t>(first * draws_apart));
-            patch_sampling const at_work(rule, K, choice);
+            acceptance_sampler const at_work(rule, K, choice);
             active_.push_back({r, at_work, choice, {}});
         }
     }
 
     // Puts the patches into `tokens` and returns what each took. Rounds have `round` draws per patch; 0 is automatic.
     std::vector<sampled> run(std::int64_t round) {
-        arena_scope const kept(ctx_.scratch);  // latents of all rounds
+        arena_scope const kept(ctx_.workspace);  // latents of all rounds
         while (!active_.empty()) {
             n_ = draws_of_a_round(round);
             draw_round();
@@ -91,7 +92,7 @@ private:
 
     struct place_at_work {
         std::size_t number;
-        patch_sampling at_work;
+        acceptance_sampler at_work;
         random_sequence choice;
         std::vector<T const*> drawn;  // latent of each draw, if tokens may be missing
     };
@@ -125,13 +126,13 @@ private:
     void draw_round() {
         drawn_.resize(static_cast<std::size_t>(count() * n_) * K);
         latents z{};
-        if (lazy_) z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(count() * n_));
+        if (lazy_) z = ctx_.workspace.template take<T>(extents<dyn, Model::L>(count() * n_));
         for (index_t i = 0; lazy_ && i < count(); ++i)
             for (index_t draw = i * n_; draw < (i + 1) * n_; ++draw)
                 active_[static_cast<std::size_t>(i)].drawn.push_back(z.data() + draw * Model::L);
         if constexpr (device_memory<Backend>)
             if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_again(z);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         arena_scope const saved(ctx_.saved);
         auto const states = bring_states();
         if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
@@ -145,9 +146,9 @@ private:
         }
     }
 
-    // Hidden states of the active patches, contiguous in ctx.scratch; noise_ gets the places of their draws.
+    // Hidden states of the active patches, contiguous in ctx.workspace; noise_ gets the places of their draws.
     hidden_view bring_states() {
-        auto const states = ctx_.scratch.template take<T>(extents<dyn, Model::D>(count()));
+        auto const states = ctx_.workspace.template take<T>(extents<dyn, Model::D>(count()));
         noise_.clear();
         rows_.clear();
         for (auto const& one : active_) {
@@ -155,16 +156,16 @@ private:
             rows_.push_back(static_cast<row_id>(place.row));
             noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
         }
-        gather_rows(ctx_, states, hidden_, bring_ids(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
+        gather_rows(ctx_, states, hidden_, ids_to_device(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
         return states;
     }
 
     // A round on a device, as a captured graph.
     void draw_again(latents const& z) {
-        arena_scope const scope(ctx_.scratch);
-        auto const room = room_for(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
+        arena_scope const scope(ctx_.workspace);
+        auto const room = output_buffer(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
         (*drawing_)(ctx_, {count(), n_, hidden_.data(), rule_.noise_scale}, [&] {
-            arena_scope const scratch(ctx_.scratch);
+            arena_scope const workspace(ctx_.workspace);
             arena_scope const saved(ctx_.saved);
             auto const states = bring_states();
             if (lazy_)
@@ -172,30 +173,30 @@ private:
             else
                 model_.sample_patches(ctx_, room, states, n_, noise_, rule_.noise_scale, screen_);
         });
-        if (!lazy_) return bring_patches(ctx_, std::span(drawn_), room);
+        if (!lazy_) return copy_patches_to_host(ctx_, std::span(drawn_), room);
         std::fill(drawn_.begin(), drawn_.end(), not_decoded);
         if (counts()) return;  // decoded together with earlier draws
-        model_.ae_model.decode_alike(ctx_, drawn_, z, groups_of_round(n_), screen_);
+        model_.ae_model.decode_lazily(ctx_, drawn_, z, groups_of_round(n_), screen_);
     }
     // Groups for lazy decoding in a round of `draws` per patch.
-    [[nodiscard]] alike_groups groups_of_round(index_t draws) const {
+    [[nodiscard]] lazy_groups groups_of_round(index_t draws) const {
         return counts() ? groups_of(draws, 2) : groups_of(std::min(n_, attempt_), attempt_);
     }
 
     // Draws begin .. end - 1 for `some` patches from i.
     void draw(context<Backend>& by, hidden_view const& states, latents const& z, index_t i, index_t some, index_t begin,
               index_t end) {
-        std::vector<noise_place> own(noise_.begin() + i, noise_.begin() + i + some);
+        std::vector<row_rng> own(noise_.begin() + i, noise_.begin() + i + some);
         for (auto& place : own) place.first += begin;
         index_t const first = i * n_ + begin, drawing = some * (end - begin);
         auto const patches =
             std::span(drawn_).subspan(static_cast<std::size_t>(first) * K, static_cast<std::size_t>(drawing) * K);
         auto const of = rows(states, i, some);
         if (!lazy_) {
-            arena_scope const scope(by.scratch);
-            auto const room = room_for(by, patches);
+            arena_scope const scope(by.workspace);
+            auto const room = output_buffer(by, patches);
             model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen_);
-            return bring_patches(by, patches, room);
+            return copy_patches_to_host(by, patches, room);
         }
         model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups_of_round(end - begin),
                             screen_);
@@ -213,17 +214,17 @@ private:
 
     // Decodes the missing tokens of patches (R, K) with these latents (R), in whole groups of neighbours. Chunks are as
     // large as memory allows, because each reads the whole vocabulary table.
-    void decode(std::span<token_id> patches, std::span<T const* const> of, alike_groups groups) {
+    void decode(std::span<token_id> patches, std::span<T const* const> of, lazy_groups groups) {
         auto const bytes = static_cast<std::size_t>(Model::autoencoder_type::numbers_per_patch) * sizeof(T);
         auto const at_once = static_cast<std::size_t>(rows_at_once(ctx_, decoded_at_once, bytes));
         std::size_t const most = std::max<std::size_t>(1, at_once / groups.size) * groups.size;
         for (std::size_t first = 0; first < of.size(); first += most) {
             auto const some = of.subspan(first, std::min(most, of.size() - first));
-            arena_scope const scope(ctx_.scratch);
-            auto const z = ctx_.scratch.template take<T>(extents<dyn, Model::L>(std::ssize(some)));
+            arena_scope const scope(ctx_.workspace);
+            auto const z = ctx_.workspace.template take<T>(extents<dyn, Model::L>(std::ssize(some)));
             index_t const each = host_memory<Backend> ? Model::L : 1;
             for_each(ctx_, z.size() / each, bring_rows<T, Model::L>{z.data(), upload(ctx_, some).data(), each});
-            model_.ae_model.decode_alike(ctx_, patches.subspan(first * K, some.size() * K), z, groups, screen_);
+            model_.ae_model.decode_lazily(ctx_, patches.subspan(first * K, some.size() * K), z, groups, screen_);
         }
     }
 
@@ -254,7 +255,7 @@ private:
 
     // A table that fits in no cache is read again for each token. This follows from sizes alone: texts do not depend on
     // the machine.
-    [[nodiscard]] alike_groups groups_of(index_t size, index_t least) const {
+    [[nodiscard]] lazy_groups groups_of(index_t size, index_t least) const {
         constexpr index_t held = index_t{1} << 22;
         return {static_cast<std::size_t>(size), static_cast<std::size_t>(least), std::size_t{table_ <= held ? 0U : 8U}};
     }
@@ -265,10 +266,10 @@ private:
     hidden_view hidden_;
     sampler const& rule_;
     std::span<patch_place const> places_;
-    token_screen const* screen_;            // or null
-    separate_contexts<Backend>* separate_;  // or null
-    repeated_work<Backend>* drawing_;       // or null
-    index_t table_;                         // elements of the decoder's vocabulary projection
+    token_screen const* screen_;          // or null
+    thread_contexts<Backend>* separate_;  // or null
+    captured_graph<Backend>* drawing_;    // or null
+    index_t table_;                       // elements of the decoder's vocabulary projection
     // Lazy decoding: rules that only compare draws decode tokens while draws agree, and keep the latents for later.
     bool lazy_;
     // The adaptive rule compares the draws of an attempt, so its rounds are whole attempts.
@@ -282,7 +283,7 @@ private:
     std::vector<token_id> drawn_;     // (active, n_, K)
     std::vector<token_id> pools_;     // (active, draws so far, K)
     std::vector<T const*> of_pools_;  // (active, draws so far) latents
-    std::vector<noise_place> noise_;
+    std::vector<row_rng> noise_;
     std::vector<row_id> rows_;  // hidden state of every active patch
 };
 
@@ -296,13 +297,14 @@ template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
                                  sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
-                                 sampling_aids<Backend>* aids = nullptr) {
+                                 sampler_cache<Backend>* sampler_state = nullptr) {
     require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
             " tokens, found room for ", tokens.size(), " tokens");
-    return detail::sampling_rounds(
-               ctx, model, tokens, hidden, rule, places, aids != nullptr ? aids->screen.get() : nullptr,
-               aids != nullptr ? &aids->separate : nullptr, aids != nullptr ? &aids->drawing : nullptr)
+    return detail::batched_rejection_sampler(ctx, model, tokens, hidden, rule, places,
+                                             sampler_state != nullptr ? sampler_state->screen.get() : nullptr,
+                                             sampler_state != nullptr ? &sampler_state->separate : nullptr,
+                                             sampler_state != nullptr ? &sampler_state->drawing : nullptr)
         .run(round);
 }
 
@@ -326,13 +328,13 @@ struct sampled_together {
 template <class Model, class Backend>
 void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
-                 sampler const& rule, std::span<noise_place const> places, sampled_together& total,
+                 sampler const& rule, std::span<row_rng const> places, sampled_together& total,
                  token_screen const* screen = nullptr) {
     if (rule.most == 1) {
-        arena_scope const scope(ctx.scratch);
-        auto const room = room_for(ctx, tokens);
+        arena_scope const scope(ctx.workspace);
+        auto const room = output_buffer(ctx, tokens);
         model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale, screen);
-        bring_patches(ctx, tokens, room);
+        copy_patches_to_host(ctx, tokens, room);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;
         return;
@@ -343,9 +345,9 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
         for (index_t n = 0; n < samples; ++n) each.push_back({r, {draws, first + n}});
     }
     std::span<patch_place const> const all(each);
-    for (auto const& one :
-         detail::sampling_rounds<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr, nullptr)
-             .run(0))
+    for (auto const& one : detail::batched_rejection_sampler<Model, Backend>(ctx, model, tokens, hidden, rule, all,
+                                                                             screen, nullptr, nullptr)
+                               .run(0))
         total.add(one);
 }
 

@@ -37,13 +37,13 @@ void for_each_logits(context<Backend>& ctx, Model const& model,
     index_t const V = model.vocabulary();
     index_t const chunk =
         std::min(hidden.extent(0), rows_at_once(ctx, cached / V, static_cast<std::size_t>(V) * sizeof(T)));
-    arena_scope const scope(ctx.scratch);
-    auto const logits = ctx.scratch.template take<T>(extents<dyn, dyn>(chunk, V));
+    arena_scope const scope(ctx.workspace);
+    auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(chunk, V));
     std::vector<T> room;
     for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
         index_t const n = std::min(chunk, hidden.extent(0) - r0);
         model.logits(ctx, {logits.data(), extents<dyn, dyn>(n, V)}, rows(hidden, r0, n));
-        auto const found = on_host(ctx, rows(logits, 0, n), room);
+        auto const found = to_host(ctx, rows(logits, 0, n), room);
         for (index_t r = 0; r < n; ++r)
             f(r0 + r, found.subspan(static_cast<std::size_t>(r * V), static_cast<std::size_t>(V)));
     }
@@ -56,23 +56,23 @@ template <gives_logits Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
                                  token_sampler const& rule, std::span<patch_place const> places, std::int64_t = 0,
-                                 sampling_aids<Backend>* = nullptr) {
+                                 sampler_cache<Backend>* = nullptr) {
     require(tokens.size() == places.size(), errc::usage, "calm::sample_next: expected room for ", places.size(),
             " tokens, found room for ", tokens.size());
-    arena_scope const scope(ctx.scratch);
-    auto const states =
-        ctx.scratch.template take<typename Model::scalar>(extents<dyn, Model::D>(static_cast<index_t>(places.size())));
+    arena_scope const scope(ctx.workspace);
+    auto const states = ctx.workspace.template take<typename Model::scalar>(
+        extents<dyn, Model::D>(static_cast<index_t>(places.size())));
     std::vector<row_id> named;
     for (auto const& place : places) named.push_back(static_cast<row_id>(place.row));
     arena_scope const saved(ctx.saved);
-    gather_rows(ctx, states, hidden, bring_ids(ctx, std::span<row_id const>(named), hidden.extent(0)));
-    token_law law;
+    gather_rows(ctx, states, hidden, ids_to_device(ctx, std::span<row_id const>(named), hidden.extent(0)));
+    categorical_distribution distribution;
     for_each_logits(ctx, model, matrix_view<typename Model::scalar const, Model::D, Backend>(states),
                     [&](index_t row, auto logits) {
                         auto const& [draws, first] = places[static_cast<std::size_t>(row)].noise;
                         random_sequence choice(draws, static_cast<std::uint64_t>(first));
-                        law.set(logits, rule);
-                        tokens[static_cast<std::size_t>(row)] = law.draw(detail::uniform53(choice));
+                        distribution.set(logits, rule);
+                        tokens[static_cast<std::size_t>(row)] = distribution.draw(detail::uniform53(choice));
                     });
     return std::vector<sampled>(places.size(), sampled{1, false});
 }

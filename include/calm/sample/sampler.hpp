@@ -112,10 +112,10 @@ struct sampled {
 };
 
 // Acceptance sampler of one patch: takes draws in rounds of any size until it has decided.
-class patch_sampling {
+class acceptance_sampler {
 public:
     // For patches of K tokens. The batch rule takes its only random number from `choice` here.
-    patch_sampling(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
+    acceptance_sampler(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
         if (rule_.rule != sampling_rule::batch) return;
         point_ = detail::uniform53(choice);
         look_at_ = batch_forecast({}, rule_.n, rule_.most, point_).at_least();
@@ -251,7 +251,7 @@ concept patch_source = std::invocable<Draw&, std::span<token_id>>;
 template <patch_source Draw>
 sampled sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
                      std::int64_t round = 0) {
-    patch_sampling at_work(rule, patch.size(), choice);
+    acceptance_sampler at_work(rule, patch.size(), choice);
     std::vector<token_id> fresh;
     while (!at_work.decided()) {
         std::int64_t const wanted =

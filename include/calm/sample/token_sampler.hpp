@@ -47,19 +47,20 @@ struct token_sampler {
 
 // Categorical distribution over tokens from one row of logits; excluded tokens have probability 0. Reuses its memory
 // for the next row.
-class token_law {
+class categorical_distribution {
 public:
     // Sets the distribution from logits (V), by the rule. O(V), or O(V log V) with top-k or top-p. Throws
     // errc::non_finite if a logit is NaN.
     template <class T> void set(std::span<T const> logits, token_sampler const& rule) {
-        require(!logits.empty(), errc::usage, "calm::token_law: expected logits, found none");
+        require(!logits.empty(), errc::usage, "calm::categorical_distribution: expected logits, found none");
         double const highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
         odds_.resize(logits.size());
         double total = 0;
         for (std::size_t i = 0; i < logits.size(); ++i) {
             double const below = static_cast<double>(logits[i]) - highest;
             require(below <= 0, errc::non_finite,
-                    "calm::token_law: expected finite logits, found one that is not: the weights are too large");
+                    "calm::categorical_distribution: expected finite logits, found one that is not: the weights are "
+                    "too large");
             total += odds_[i] = below == 0 ? 1.0 : rule.T > 0 ? std::exp(below / rule.T) : 0.0;
         }
         bool const all =

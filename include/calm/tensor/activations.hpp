@@ -49,12 +49,12 @@ private:
 };
 
 // Device products of at most this many rows stay in fp32: rounding the other factor would take longer than reading it.
-inline constexpr index_t few_rows_of_a_device = 64;
+inline constexpr index_t skinny_rows_of_a_device = 64;
 
 // Whether a device stores (rows, columns) in bf16: its products round so many rows, and the width is a multiple of 8
 // elements (16 bytes).
 template <device_memory Backend> bool rounds_rows(context<Backend> const& ctx, index_t rows, index_t columns) {
-    return ctx.products_in_bf16 && rows > few_rows_of_a_device && columns % 8 == 0;
+    return ctx.products_in_bf16 && rows > skinny_rows_of_a_device && columns % 8 == 0;
 }
 
 template <class T, class Backend> inline constexpr bool may_be_rounded = false;

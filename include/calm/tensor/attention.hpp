@@ -32,13 +32,13 @@ inline attention_shape shape_of_attention(extents<dyn, dyn> const& q, index_t kv
 }
 
 // Checks the shapes of the inputs, (R, D) and (R, kv_width), and of lse, one element per row and head.
-inline void require_shapes_of_attention(char const* verb, attention_shape const& a, extents<dyn, dyn> const& q,
+inline void require_shapes_of_attention(char const* operation, attention_shape const& a, extents<dyn, dyn> const& q,
                                         extents<dyn, dyn> const& k, extents<dyn, dyn> const& v, index_t lse) {
     index_t const rows = a.sequences * a.queries;
-    require_shape(verb, "q", q, {rows, a.q_row});
-    require_shape(verb, "k", k, {rows, a.kv_row});
-    require_shape(verb, "v", v, {rows, a.kv_row});
-    require_size(verb, "lse", lse, rows * a.heads);
+    require_shape(operation, "q", q, {rows, a.q_row});
+    require_shape(operation, "k", k, {rows, a.kv_row});
+    require_shape(operation, "v", v, {rows, a.kv_row});
+    require_size(operation, "lse", lse, rows * a.heads);
 }
 
 }  // namespace detail
@@ -66,16 +66,16 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                            detail::rows_stored<DQ> const& y, tensor_like auto const& lse,
                            detail::rows_stored<DQ> const& q, detail::rows_stored<DK> const& k,
                            detail::rows_stored<DK> const& v, index_t positions, index_t head_size) {
-    char const* const verb = "calm::causal_attention_back";
+    char const* const operation = "calm::causal_attention_back";
     auto const out = detail::written_rows(dq);
     auto const dkeys = detail::written_rows(dk);
     auto const kept = detail::as_view(lse);
     auto const a = detail::shape_of_attention(out.extents(), dkeys.extent(1), positions, head_size);
-    detail::require_shapes_of_attention(verb, a, q.extents(), k.extents(), v.extents(), kept.size());
-    detail::require_shape(verb, "dk", dkeys.extents(), k.extents());
-    detail::require_shape(verb, "dv", dv.extents(), k.extents());
-    detail::require_shape(verb, "dy", dy.extents(), out.extents());
-    detail::require_shape(verb, "y", y.extents(), out.extents());
+    detail::require_shapes_of_attention(operation, a, q.extents(), k.extents(), v.extents(), kept.size());
+    detail::require_shape(operation, "dk", dkeys.extents(), k.extents());
+    detail::require_shape(operation, "dv", dv.extents(), k.extents());
+    detail::require_shape(operation, "dy", dy.extents(), out.extents());
+    detail::require_shape(operation, "y", y.extents(), out.extents());
     run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
                        k.data(), v.data());
 }
@@ -87,16 +87,16 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
 template <tensor_like Y, tensor_like K>
 void cached_attention(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& lse,
                       detail::rows_read<Y> const& q, K const& keys, detail::positions_read<K> const& values,
-                      on_both_sides<cached_sequence, detail::backend_of<Y>> const& sequences, index_t head_size) {
-    char const* const verb = "calm::cached_attention";
+                      mirrored_span<cached_sequence, detail::backend_of<Y>> const& sequences, index_t head_size) {
+    char const* const operation = "calm::cached_attention";
     auto const out = detail::written_rows(y);
     detail::positions_read<K> const all_keys = detail::as_view(keys);
-    index_t const fresh = detail::rows_of_each(verb, out.extent(0), sequences.size());
+    index_t const fresh = detail::rows_of_each(operation, out.extent(0), sequences.size());
     auto a = detail::shape_of_attention(out.extents(), all_keys.extent(2), std::max<index_t>(1, fresh), head_size);
-    detail::require_shape(verb, "q", q.extents(), out.extents());
-    detail::require_size(verb, "lse", lse.size(), out.extent(0) * a.heads);
-    detail::require_shape(verb, "values", values.extents(), all_keys.extents());
-    detail::require_room(verb, all_keys.extents(), sequences.here, fresh);
+    detail::require_shape(operation, "q", q.extents(), out.extents());
+    detail::require_size(operation, "lse", lse.size(), out.extent(0) * a.heads);
+    detail::require_shape(operation, "values", values.extents(), all_keys.extents());
+    detail::require_room(operation, all_keys.extents(), sequences.here, fresh);
     a.keys = 0;  // each sequence has its own
     a.kv_sequence = all_keys.extent(1) * a.kv_row;
     detail::run_cached_attention(ctx, a, sequences, out.data(), lse.data(), q.data(), all_keys.data(), values.data());

@@ -19,20 +19,20 @@ struct cached_sequence {
 namespace calm::detail {
 
 // Throws errc::usage unless memory (B, room, width) holds these sequences, with space for `fresh` more positions each.
-inline void require_room(char const* verb, extents<dyn, dyn, dyn> const& memory,
+inline void require_room(char const* operation, extents<dyn, dyn, dyn> const& memory,
                          std::span<cached_sequence const> sequences, index_t fresh) {
     for (auto const& of : sequences) {
-        require(of.sequence >= 0 && of.sequence < memory[0], errc::usage, verb, ": expected a sequence number below ",
-                memory[0], ", found ", of.sequence);
-        require(of.length >= 0 && of.length <= memory[1] - fresh, errc::usage, verb, ": expected room for ",
+        require(of.sequence >= 0 && of.sequence < memory[0], errc::usage, operation,
+                ": expected a sequence number below ", memory[0], ", found ", of.sequence);
+        require(of.length >= 0 && of.length <= memory[1] - fresh, errc::usage, operation, ": expected room for ",
                 of.length + fresh, " positions of a sequence, found room for ", memory[1]);
     }
 }
 
 // Throws errc::usage unless rows of this width consist of whole heads.
-inline void require_heads(char const* verb, index_t width, index_t head_size) {
-    require(head_size > 0 && width % head_size == 0, errc::usage, verb, ": expected rows of whole heads of ", head_size,
-            " numbers, found rows of ", width);
+inline void require_heads(char const* operation, index_t width, index_t head_size) {
+    require(head_size > 0 && width % head_size == 0, errc::usage, operation, ": expected rows of whole heads of ",
+            head_size, " numbers, found rows of ", width);
 }
 
 // For every sequence and head, T queries at positions S - T .. S - 1 attend to S keys. Query head h reads key head

@@ -20,6 +20,6 @@ concept device_memory = std::is_same_v<Backend, emulated> || std::is_same_v<Back
 
 // Backends that run portable block kernels (kernel.hpp).
 template <class Backend>
-concept block_executor = std::is_same_v<Backend, blocks> || device_memory<Backend>;
+concept block_backend = std::is_same_v<Backend, blocks> || device_memory<Backend>;
 
 }  // namespace calm

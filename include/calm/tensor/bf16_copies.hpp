@@ -126,7 +126,7 @@ public:
         if (!detail::multiplies_in_bf16(ctx) || (host_memory<Backend> && !at_random)) return scope(ctx, nullptr);
         if (!is_sorted_) std::ranges::sort(all_, {}, [](auto const& one) { return one.matrix.from; });
         is_sorted_ = true;
-        if (!ctx.rehearsing()) {
+        if (!ctx.is_dry_run()) {
             take();
             if (at_random)
                 copy(ctx, detail::round_at_random{ctx.random(stream::rounding)});
@@ -184,8 +184,8 @@ private:
                 parts.push_back({std::ssize(matrices), begin});
             matrices.push_back(one.matrix);
         }
-        matrices_ = table_of(memory_, matrices);
-        parts_ = table_of(memory_, parts);
+        matrices_ = device_table(memory_, matrices);
+        parts_ = device_table(memory_, parts);
         blocks_ = std::ssize(parts);
     }
 

@@ -55,8 +55,8 @@ template <class Tree, class DY>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ctx, Tree const& tree, DY const& dy,
                                                                 tree::span shape) {
     using T = typename Tree::scalar;
-    arena_scope const scope(ctx.scratch);
-    auto const arrived = ctx.scratch.template take<T>(extents<dyn>(shared_operands<Tree> * shape.columns));
+    arena_scope const scope(ctx.workspace);
+    auto const arrived = ctx.workspace.template take<T>(extents<dyn>(shared_operands<Tree> * shape.columns));
     run_fill(ctx, arrived.data(), arrived.size(), T{});
     reduce_chunks(ctx, shape.rows, arrived.size(), arrived.data(), [&](index_t begin, index_t end, T* partial) {
         auto const bound = with_gradients(tree, partial, shape.columns, 0);
@@ -71,18 +71,18 @@ requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<cpu>& ct
 template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tree::span shape) {
     using T = typename Tree::scalar;
     using wide = typename accumulator<T>::type;
-    arena_scope const scope(ctx.scratch);
-    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
+    arena_scope const scope(ctx.workspace);
+    auto const sums = ctx.workspace.template take<wide>(extents<dyn>(shape.rows));
     ctx.parallel_ranges(shape.rows, row_chunk, [&](index_t begin, index_t end) {
         for (packet_row<T> row{begin, shape.columns}; row.row < end; ++row.row) {
-            if constexpr (is_narrow<Tree>)
+            if constexpr (is_column<Tree>)
                 sums[row.row] = static_cast<wide>(value_at(row, tree));
             else
-                sums[row.row] = serial_sum(placed(row, tree), 0, shape.columns);
+                sums[row.row] = serial_sum(bind_row(row, tree), 0, shape.columns);
         }
     });
     wide total{};
-    if (!ctx.rehearsing())
+    if (!ctx.is_dry_run())
         for (wide const s : sums) total += s;
     return total;
 }
@@ -91,7 +91,7 @@ template <class Tree> auto run_sum_rows(context<cpu>& ctx, Tree const& tree, tre
 template <class Tree>
 void run_add_sum_rows(context<cpu>& ctx, double* total, Tree const& tree, tree::span shape, double factor) {
     auto const sum = run_sum_rows(ctx, tree, shape);
-    if (!ctx.rehearsing()) *total += factor * real_part(sum);
+    if (!ctx.is_dry_run()) *total += factor * real_part(sum);
 }
 
 }  // namespace calm::detail

@@ -15,10 +15,10 @@
 
 #include "calm/base/random.hpp"
 #include "calm/tensor/arena.hpp"
-#include "calm/tensor/draw_number.hpp"
-#include "calm/tensor/recording.hpp"
-#include "calm/tensor/team.hpp"
+#include "calm/tensor/graph_capture.hpp"
+#include "calm/tensor/rng_counter.hpp"
 #include "calm/tensor/tensor.hpp"
+#include "calm/tensor/thread_pool.hpp"
 
 namespace calm {
 
@@ -35,7 +35,7 @@ public:
     std::uint32_t step = 0;                        // of the run: part of every random key
     index_t micro_batch = 0;                       // index in the step, which has micro-batches of equal size
     arena<Backend> saved{"saved activations"};     // what backward needs from forward
-    arena<Backend> scratch{"scratch"};             // workspace of an operation or layer while it runs
+    arena<Backend> workspace{"scratch"};           // workspace of an operation or layer while it runs
     arena<> staging{"staging"};                    // host data on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of bf16 products, or null
     // Hook: backward calls it after a linear layer has added to its gradients. Contributions to all gradients requested
@@ -44,22 +44,22 @@ public:
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // The RNG counter at which this micro-batch starts, given the number of draws per micro-batch.
-    [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
+    [[nodiscard]] rng_counter number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
 
     // In a dry run every operation checks shapes and takes memory but computes nothing, so memory needs are known
     // before the first real step.
-    [[nodiscard]] bool rehearsing() const { return rehearsing_; }
-    void rehearse(bool on) {  // begins or ends a dry run
-        rehearsing_ = on;
+    [[nodiscard]] bool is_dry_run() const { return dry_run_; }
+    void set_dry_run(bool on) {  // begins or ends a dry run
+        dry_run_ = on;
         saved.watch(!on);
-        scratch.watch(!on);
+        workspace.watch(!on);
     }
 
 protected:
     explicit context_base(std::uint64_t run_seed) : seed(run_seed) {}
 
 private:
-    bool rehearsing_ = false;
+    bool dry_run_ = false;
 };
 
 }  // namespace detail
@@ -86,21 +86,21 @@ public:
 
     // For kernels: they read the step from device memory, so a replayed kernel draws for the step in which it runs.
     [[nodiscard]] key random(stream s) const {
-        bring_step();
+        sync_step();
         return {this->seed, s, this->step, live_->data()};
     }
     // For kernels: they read the micro-batch from device memory, so a replayed kernel draws for the one in which it
     // runs. Takes the number of draws per micro-batch.
-    [[nodiscard]] draw_number number_in_step(index_t a_micro_batch) const {
-        bring_step();
+    [[nodiscard]] rng_counter number_in_step(index_t a_micro_batch) const {
+        sync_step();
         return {a_micro_batch, this->micro_batch, live_->data() + 1};
     }
     // Updates the step and micro-batch in device memory if they have changed; `random` and `number_in_step` call it. A
     // new step is copied, a new micro-batch is set by a kernel. The first call takes the memory, also in a dry run.
-    void bring_step() const {
+    void sync_step() const {
         if (!live_) live_.emplace();
         numbers const now{this->step, static_cast<std::uint32_t>(this->micro_batch)};
-        if (this->rehearsing() || brought_ == now) return;
+        if (this->is_dry_run() || brought_ == now) return;
         auto const& self = static_cast<Context const&>(*this);
         if (brought_[0] != now[0])
             self.upload(live_->data(), now.data(), sizeof now);
@@ -109,16 +109,16 @@ public:
         brought_ = now;
     }
     // Before a replay: updates them only if a kernel can read them.
-    void bring_step_again() const {
-        if (live_) bring_step();
+    void sync_step_again() const {
+        if (live_) sync_step();
     }
-    // Bytes uploaded so far, each copy rounded up to recording::line: the buffer size that a captured graph needs.
+    // Bytes uploaded so far, each copy rounded up to graph_capture::line: the buffer size that a captured graph needs.
     [[nodiscard]] std::size_t uploaded() const { return uploaded_; }
 
 protected:
     using context_base<Backend>::context_base;
 
-    void count_upload(std::size_t bytes) const { uploaded_ += recording::lines_of(bytes); }
+    void count_upload(std::size_t bytes) const { uploaded_ += graph_capture::lines_of(bytes); }
 
 private:
     using numbers = std::array<std::uint32_t, 2>;  // step, micro-batch
@@ -167,7 +167,7 @@ public:
     // Calls f(task) or f(task, thread) once for each task 0 .. tasks - 1, in any order; 0 <= thread < threads(). Tasks
     // must be independent and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
-        if (this->rehearsing() || tasks <= 0) return;
+        if (this->is_dry_run() || tasks <= 0) return;
         run_tasks(
             tasks,
             [](void const* g, index_t task, [[maybe_unused]] int thread) {
@@ -195,13 +195,13 @@ public:
 
 private:
     int threads_;
-    mutable std::unique_ptr<detail::team> team_;  // made at first use
+    mutable std::unique_ptr<detail::thread_pool> pool_;  // made at first use
 
     // Not a template, so it is compiled once; through `f`, each kind of task is compiled once for both branches.
     void run_tasks(index_t tasks, detail::task_function f, void const* data) const {
-        if (threads_for(tasks) > 1 && !detail::at_a_task) {
-            if (!team_) team_ = std::make_unique<detail::team>(threads_);
-            team_->run(tasks, f, data);
+        if (threads_for(tasks) > 1 && !detail::inside_parallel_region) {
+            if (!pool_) pool_ = std::make_unique<detail::thread_pool>(threads_);
+            pool_->run(tasks, f, data);
             return;
         }
         detail::flush_denormals const guard;

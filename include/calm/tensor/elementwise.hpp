@@ -90,12 +90,12 @@ template <class Tree> auto serial_sum(Tree const& tree, index_t begin, index_t e
 template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t n) {
     using wide = typename accumulator<typename Tree::scalar>::type;
     constexpr index_t chunk = 4096;
-    arena_scope const scope(ctx.scratch);
-    auto const partial = ctx.scratch.template take<wide>(extents<dyn>((n + chunk - 1) / chunk));
+    arena_scope const scope(ctx.workspace);
+    auto const partial = ctx.workspace.template take<wide>(extents<dyn>((n + chunk - 1) / chunk));
     ctx.parallel((n + chunk - 1) / chunk,
                  [&](index_t c) { partial[c] = serial_sum(tree, c * chunk, std::min(n, (c + 1) * chunk)); });
     wide total{};
-    if (!ctx.rehearsing())
+    if (!ctx.is_dry_run())
         for (wide const p : partial) total += p;
     return total;
 }
@@ -103,7 +103,7 @@ template <class Tree> auto run_sum(context<cpu>& ctx, Tree const& tree, index_t 
 // *total += factor * the sum
 template <class Tree> void run_add_sum(context<cpu>& ctx, double* total, Tree const& tree, index_t n, double factor) {
     auto const sum = run_sum(ctx, tree, n);
-    if (!ctx.rehearsing()) *total += factor * real_part(sum);
+    if (!ctx.is_dry_run()) *total += factor * real_part(sum);
 }
 
 }  // namespace calm::detail

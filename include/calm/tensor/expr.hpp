@@ -25,7 +25,7 @@ template <class Tree> std::array<touched, Tree::leaves> touched_by(Tree const& t
 // reduces.
 template <class Tree, class E> tree::span span_of_tree(Tree const& tree, E const& shape) {
     auto span = span_of(shape);
-    if constexpr (is_narrow<Tree>) span.columns = dyn;
+    if constexpr (is_column<Tree>) span.columns = dyn;
     for_each_node(tree, [&]<class Op, class A>(reduction<Op, A> const& node) {
         if (span.columns == dyn) span.columns = node.columns;
         require(node.columns == span.columns, errc::usage, [&] {
@@ -105,20 +105,20 @@ template <tensor_operand A> auto silu(A&& a) {
 }
 
 // Row sums of an operand (R, D), as (R, 1). Like every (R, 1) and (D), the result broadcasts against (R, D).
-template <tensor_operand A> auto row_sum(A&& a) {
-    return detail::make_reduction<op::row_sum>(std::forward<A>(a));
+template <tensor_operand A> auto sum_axis1(A&& a) {
+    return detail::make_reduction<op::sum_axis1>(std::forward<A>(a));
 }
 // The mean of every row, (R, 1).
-template <tensor_operand A> auto row_mean(A&& a) {
-    return detail::make_reduction<op::row_mean>(std::forward<A>(a));
+template <tensor_operand A> auto mean_axis1(A&& a) {
+    return detail::make_reduction<op::mean_axis1>(std::forward<A>(a));
 }
 // The mean of the squares of every row, (R, 1).
-template <tensor_operand A> auto row_mean_square(A&& a) {
-    return detail::make_reduction<op::row_mean_square>(std::forward<A>(a));
+template <tensor_operand A> auto mean_square_axis1(A&& a) {
+    return detail::make_reduction<op::mean_square_axis1>(std::forward<A>(a));
 }
 // The maximum of every row, (R, 1); NaN if an element is NaN. Equal maxima share the gradient.
-template <tensor_operand A> auto row_max(A&& a) {
-    return detail::make_reduction<op::row_max>(std::forward<A>(a));
+template <tensor_operand A> auto max_axis1(A&& a) {
+    return detail::make_reduction<op::max_axis1>(std::forward<A>(a));
 }
 
 // A custom operation: a struct with `value` and `back`, as in ops.hpp.
@@ -167,12 +167,12 @@ template <class V> auto column(V&& v) {
 }
 
 // The expression a (R, 1); `evaluate` also writes its values to `to` (R).
-template <class V, tensor_operand A> auto kept(V&& to, A&& a) {
+template <class V, tensor_operand A> auto tee(V&& to, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     using X = decltype(e);
     auto const out = column(std::forward<V>(to));
     detail::check_kind<X, typename X::backend, std::remove_const_t<decltype(out)>>();
-    using tree_type = detail::kept<std::remove_cvref_t<decltype(e.tree())>>;
+    using tree_type = detail::tee<std::remove_cvref_t<decltype(e.tree())>>;
     auto shape = detail::equal_extents(out.extents(), e.extents());
     return expression<tree_type, decltype(shape), typename X::backend>({e.tree(), out.data()}, shape);
 }

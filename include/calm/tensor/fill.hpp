@@ -229,14 +229,14 @@ namespace detail {
 
 // run_draw for the cpu; for block backends see block/fill.hpp.
 template <class T>
-void run_draw(context<cpu> const& ctx, draw_normals<T> const&, T* x, index_t n, key k, draw_number number) {
+void run_draw(context<cpu> const& ctx, draw_normals<T> const&, T* x, index_t n, key k, rng_counter number) {
     std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         normals(x + begin, end - begin, k, first + static_cast<std::uint64_t>(begin));
     });
 }
 template <class T>
-void run_draw(context<cpu> const& ctx, draw_uniforms<T> const& uniform, T* x, index_t n, key k, draw_number number) {
+void run_draw(context<cpu> const& ctx, draw_uniforms<T> const& uniform, T* x, index_t n, key k, rng_counter number) {
     std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
@@ -244,7 +244,7 @@ void run_draw(context<cpu> const& ctx, draw_uniforms<T> const& uniform, T* x, in
     });
 }
 template <class T>
-void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n, key k, draw_number number) {
+void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n, key k, rng_counter number) {
     std::uint64_t const first = number.by_value();
     ctx.parallel_ranges(n, fill_grain, [&](index_t begin, index_t end) {
         draw<float>(end - begin, k, first + static_cast<std::uint64_t>(begin), uniforms64<float>,
@@ -256,13 +256,13 @@ void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n
 
 // x[i] = normal(k, first + i), within 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
-void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0) {
+void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, rng_counter first = 0) {
     detail::run_draw(ctx, detail::draw_normals<T>{}, x.data(), x.size(), k, first);
 }
 
 // x[i] = low + uniform(k, first + i), in [low, low + 1); low -1/2 centres it on 0.
 template <class Backend, class T, class Extents>
-void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, draw_number first = 0,
+void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, rng_counter first = 0,
                   std::type_identity_t<T> low = T{}) {
     detail::run_draw(ctx, detail::draw_uniforms<T>{low}, x.data(), x.size(), k, first);
 }
@@ -270,7 +270,7 @@ void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key 
 // x[i] = value where uniform(k, first + i) >= rate, else 0. With value = 1 / (1 - rate) it is a dropout mask.
 template <class Backend, class T, class Extents>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
-                         std::type_identity_t<T> value = T(1), draw_number first = 0) {
+                         std::type_identity_t<T> value = T(1), rng_counter first = 0) {
     detail::run_draw(ctx, detail::draw_kept<T>{rate, value}, x.data(), x.size(), k, first);
 }
 

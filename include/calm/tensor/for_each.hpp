@@ -25,7 +25,7 @@ template <class F> struct for_each_kernel {
 
 // Calls f(i) once for each i = 0 .. n - 1, in any order. f is copied to the device, so it may hold only pointers and
 // numbers; its operator() is CALM_HD. No call may touch memory that another call writes.
-template <block_executor Backend, class F> void for_each(context<Backend> const& ctx, index_t n, F const& f) {
+template <block_backend Backend, class F> void for_each(context<Backend> const& ctx, index_t n, F const& f) {
     launch(ctx, detail::blocks_for(n, detail::for_each_kernel<F>::threads), detail::for_each_kernel<F>{f, n});
 }
 // On the cpu, each task handles a range of indices.

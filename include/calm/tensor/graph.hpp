@@ -25,12 +25,12 @@ namespace calm {
 template <class Backend> class device_graph;
 
 // A number or an address that is part of a graph's cache key.
-class kind_number {
+class graph_key {
 public:
     // From any arithmetic or pointer type of at most eight bytes.
     template <class T>
     requires(std::is_arithmetic_v<T> || std::is_pointer_v<T>)
-        kind_number(T x) {  // NOLINT(google-explicit-constructor): a key is written as a list of plain values
+        graph_key(T x) {  // NOLINT(google-explicit-constructor): a key is written as a list of plain values
         static_assert(sizeof(T) <= sizeof word_);
         std::memcpy(&word_, &x, sizeof x);
     }
@@ -42,7 +42,7 @@ private:
 
 // Work that repeats. On a device it runs eagerly while it still allocates memory, is then captured, and later runs
 // replay the graph; the host part of the work runs every time. On a host backend it always runs eagerly.
-template <class Backend> class repeated_work {
+template <class Backend> class captured_graph {
 public:
     static constexpr std::size_t most_kept = 4;  // graphs kept at once
 
@@ -50,9 +50,9 @@ public:
     // depend on, but no memory contents. work must give its arena memory back and must not wait for the device. Throws
     // what work throws; errc::device for work that cannot be captured or that differs from its capture.
     template <class Work>
-    void operator()(context<Backend>& ctx, [[maybe_unused]] std::initializer_list<kind_number> of, Work const& work) {
+    void operator()(context<Backend>& ctx, [[maybe_unused]] std::initializer_list<graph_key> of, Work const& work) {
         if constexpr (device_memory<Backend>)
-            if (!ctx.rehearsing() && ctx.records()) return ask(ctx, of, work);
+            if (!ctx.is_dry_run() && ctx.records()) return ask(ctx, of, work);
         work();
     }
 
@@ -65,13 +65,13 @@ private:
         std::unique_ptr<graph> recorded;
     };
 
-    template <class Work> void ask(context<Backend>& ctx, std::initializer_list<kind_number> of, Work const& work) {
+    template <class Work> void ask(context<Backend>& ctx, std::initializer_list<graph_key> of, Work const& work) {
         std::vector<std::uint64_t> now(of.begin(), of.end());
-        for (auto const* memory : {&ctx.saved, &ctx.scratch}) {
+        for (auto const* memory : {&ctx.saved, &ctx.workspace}) {
             auto const at = memory->here();
             now.insert(now.end(), {at.block, at.used, at.total, memory->allocations()});
         }
-        ctx.bring_step_again();
+        ctx.sync_step_again();
         auto const found = std::find_if(kinds_.begin(), kinds_.end(), [&](kind const& k) { return k.of == now; });
         if (found == kinds_.end()) {
             auto const before = ctx.uploaded();
@@ -84,7 +84,7 @@ private:
         auto& own = kinds_.back();
         try {
             if (own.recorded)
-                own.recorded->put(ctx, work);
+                own.recorded->update(ctx, work);
             else
                 own.recorded = std::make_unique<graph>(ctx, work, own.room);
         } catch (...) {

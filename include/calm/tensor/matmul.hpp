@@ -152,7 +152,7 @@ inline void check_bias(index_t size, index_t columns) {
 // c (M, N) = or += a (M, K) b (K, N). Operands: tensors and views (leading dimensions are merged), transposed(x),
 // columns<..>(x), activations. b may be bf16 while a and c are float. The result is then bit-identical to a product
 // with b converted to float, except on a device with more than 16 rows, where it is only equally accurate. Workspace in
-// ctx.scratch is released. Throws errc::usage, with the shapes, if they do not fit.
+// ctx.workspace is released. Throws errc::usage, with the shapes, if they do not fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, into mode = into::overwrite) {
     gemm(ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), mode, nullptr));
@@ -167,8 +167,8 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, view<T, extent
 }
 
 // x (R, N), a matrix or activations, as a factor of several products: if they run in bf16, x is rounded once for all of
-// them, in ctx.scratch.
-template <class Backend, class X> auto shared_factor(context<Backend>& ctx, X const& x) {
+// them, in ctx.workspace.
+template <class Backend, class X> auto precast_factor(context<Backend>& ctx, X const& x) {
     auto factor = detail::as_matrix(x);
     if constexpr (detail::may_be_rounded<std::remove_cvref_t<decltype(*factor.data)>, Backend>)
         if (factor.rounded == nullptr && factor.stride == factor.columns &&

@@ -13,7 +13,7 @@
 namespace calm {
 
 // Lazy RMSNorm: rows x (R, N) that products read normalised, as rms_norm would with a gain (N).
-template <class T, index_t N, class Backend> struct rows_to_norm {
+template <class T, index_t N, class Backend> struct rms_norm_prologue {
     matrix_view<T const, N, Backend> x;     // (R, N)
     vector_view<T const, N, Backend> gain;  // (N)
     double eps;                             // added to the mean square
@@ -27,53 +27,54 @@ namespace detail {
 template <class A> decltype(auto) rows_of_factor(A const& a) {
     return as_matrix(a);
 }
-template <class T, index_t N, class Backend> auto rows_of_factor(rows_to_norm<T, N, Backend> const& a) {
+template <class T, index_t N, class Backend> auto rows_of_factor(rms_norm_prologue<T, N, Backend> const& a) {
     return as_matrix(a.x);
 }
 template <class A> no_norm norm_of_factor(A const&) {
     return {};
 }
-template <class T, index_t N, class Backend> rms_norm_of_rows<T> norm_of_factor(rows_to_norm<T, N, Backend> const& a) {
+template <class T, index_t N, class Backend>
+rms_norm_of_rows<T> norm_of_factor(rms_norm_prologue<T, N, Backend> const& a) {
     return {a.gain.data(), static_cast<T>(a.eps)};
 }
 
-// Calls f with the factor; rows_to_norm is normalised before, in ctx.scratch.
+// Calls f with the factor; rms_norm_prologue is normalised before, in ctx.workspace.
 template <class Backend, class A, class F> void with_factor(context<Backend>&, A const& a, F const& f) {
     f(a);
 }
 template <class Backend, class T, index_t N, class F>
-void with_factor(context<Backend>& ctx, rows_to_norm<T, N, Backend> const& a, F const& f) {
-    arena_scope const scope(ctx.scratch);
-    auto const y = take_activations<T, N>(ctx, ctx.scratch, a.extent(0));
-    auto const r = ctx.scratch.template take<T>(extents<dyn>(a.extent(0)));
+void with_factor(context<Backend>& ctx, rms_norm_prologue<T, N, Backend> const& a, F const& f) {
+    arena_scope const scope(ctx.workspace);
+    auto const y = take_activations<T, N>(ctx, ctx.workspace, a.extent(0));
+    auto const r = ctx.workspace.template take<T>(extents<dyn>(a.extent(0)));
     with_numbers([&](auto const& normed) { rms_norm(ctx, normed, r, a.x, a.gain, a.eps); }, y);
     f(y);
 }
 
 // If all products of the factor `a` have few rows, computes them and the extra result `beside` in one launch and
 // returns true; otherwise does nothing.
-template <beside_products Beside, device_memory Backend, class A, class T, class W, std::size_t N>
-bool go_by_warps(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products,
-                 T* beside = nullptr) {
-    bool const all = std::ranges::all_of(products, [](auto const& p) { return goes_by_warps(p); });
-    if (all) products_by_warps<Beside>(ctx, products, beside, norm_of_factor(a));
+template <product_epilogue Epilogue, device_memory Backend, class A, class T, class W, std::size_t N>
+bool try_skinny_products(context<Backend> const& ctx, A const& a, std::array<product<T, W>, N> const& products,
+                         T* epilogue = nullptr) {
+    bool const all = std::ranges::all_of(products, [](auto const& p) { return is_skinny_on_device(p); });
+    if (all) launch_skinny_products<Epilogue>(ctx, products, epilogue, norm_of_factor(a));
     return all;
 }
 
 // c = plus + the product; bias is null or has c's width.
 template <class Backend, class C, class A, class B, class T>
-void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B const& b, T const* bias) {
-    require(plus.extents() == c.extents(), errc::usage, "calm::matmul_onto: expected rows to add of shape ",
-            c.extents(), ", found ", plus.extents());
-    require(!overlap(as_matrix(c), as_matrix(plus)), errc::usage,
-            "calm::matmul_onto: the destination overlaps the rows to add; use into::accumulate");
+void matmul_residual(context<Backend>& ctx, C const& c, C const& addend, A const& a, B const& b, T const* bias) {
+    require(addend.extents() == c.extents(), errc::usage, "calm::matmul_residual: expected rows to add of shape ",
+            c.extents(), ", found ", addend.extents());
+    require(!overlap(as_matrix(c), as_matrix(addend)), errc::usage,
+            "calm::matmul_residual: the destination overlaps the rows to add; use into::accumulate");
     auto p = product_of(as_matrix(c), as_matrix(a), as_matrix(b), into::overwrite, bias);
-    if constexpr (block_executor<Backend>) {
-        p.plus = plus.data();
+    if constexpr (block_backend<Backend>) {
+        p.addend = addend.data();
         gemm(ctx, p);
     } else {
         gemm(ctx, p);
-        evaluate(ctx, c, c + plus);
+        evaluate(ctx, c, c + addend);
     }
 }
 
@@ -81,31 +82,33 @@ void matmul_onto(context<Backend>& ctx, C const& c, C const& plus, A const& a, B
 
 // c (M, N) = plus (M, N) + a (M, K) b (K, N); plus does not change. Operands and errors as for matmul.
 template <class T, index_t N, class Backend, class A, class B>
-void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
-                 std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b) {
-    detail::matmul_onto(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(plus.data()), plus.extents()), a, b,
-                        static_cast<T const*>(nullptr));
+void matmul_residual(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
+                     std::type_identity_t<matrix_view<T const, N, Backend>> const& addend, A const& a, B const& b) {
+    detail::matmul_residual(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(addend.data()), addend.extents()), a, b,
+                            static_cast<T const*>(nullptr));
 }
 // With bias (N) added to every row as well.
 template <class T, index_t N, class Backend, class A, class B>
-void matmul_onto(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
-                 std::type_identity_t<matrix_view<T const, N, Backend>> const& plus, A const& a, B const& b,
-                 view<T const, extents<N>, Backend> const& bias) {
+void matmul_residual(context<Backend>& ctx, matrix_view<T, N, Backend> const& c,
+                     std::type_identity_t<matrix_view<T const, N, Backend>> const& addend, A const& a, B const& b,
+                     view<T const, extents<N>, Backend> const& bias) {
     detail::check_bias(bias.size(), c.extent(1));
-    detail::matmul_onto(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(plus.data()), plus.extents()), a, b,
-                        bias.data());
+    detail::matmul_residual(ctx, c, matrix_view<T, N, Backend>(const_cast<T*>(addend.data()), addend.extents()), a, b,
+                            bias.data());
 }
 
-// c = a (M, K) b (K, N) for each pair (c, b) of `to`, bit-identical to separate products. `a` may be rows_to_norm; with
-// few rows on a device the bits then differ from rms_norm followed by a product. Operands and errors as for matmul.
+// c = a (M, K) b (K, N) for each pair (c, b) of `to`, bit-identical to separate products. `a` may be rms_norm_prologue;
+// with few rows on a device the bits then differ from rms_norm followed by a product. Operands and errors as for
+// matmul.
 template <class Backend, class A, class... C, class... B>
-void matmul_each(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to) {
+void matmul_grouped(context<Backend>& ctx, A const& a, std::pair<C, B> const&... to) {
     auto const products = [&](auto const& x) {
         return std::array{detail::product_of(detail::as_matrix(to.first), x, detail::as_matrix(to.second),
                                              into::overwrite, nullptr)...};
     };
     if constexpr (device_memory<Backend>)
-        if (detail::go_by_warps<detail::beside_products::nothing>(ctx, a, products(detail::rows_of_factor(a)))) return;
+        if (detail::try_skinny_products<detail::product_epilogue::nothing>(ctx, a, products(detail::rows_of_factor(a))))
+            return;
     detail::with_factor(ctx, a, [&](auto const& x) {
         for (auto const& p : products(detail::as_matrix(x))) gemm(ctx, p);
     });

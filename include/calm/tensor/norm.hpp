@@ -12,22 +12,22 @@ namespace detail {
 
 // Checks the operands of a norm: x like the destination (R, D), the gain w (D), and r (R), one value per row.
 template <class Matrix, class Row, class Numbers>
-void require_shapes_of_norm(char const* verb, extents<dyn, dyn> const& shape, Matrix const& x, Row const& w,
+void require_shapes_of_norm(char const* operation, extents<dyn, dyn> const& shape, Matrix const& x, Row const& w,
                             Numbers const& r) {
-    require_shape(verb, "x", x.extents(), shape);
-    require_size(verb, "w", w.size(), shape[1]);
-    require_size(verb, "r", r.size(), shape[0]);
+    require_shape(operation, "x", x.extents(), shape);
+    require_size(operation, "w", w.size(), shape[1]);
+    require_size(operation, "r", r.size(), shape[0]);
 }
 
-// Adds `plus` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
+// Adds `addend` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
 // otherwise a separate pass does.
-template <class Backend, class Rows, class Plus, class Back>
-void with_rows_added(context<Backend>& ctx, Rows const& out, Plus const& plus, Back const& back) {
-    if constexpr (block_executor<Backend>) {
-        back(plus.data());
+template <class Backend, class Rows, class Addend, class Back>
+void with_rows_added(context<Backend>& ctx, Rows const& out, Addend const& addend, Back const& back) {
+    if constexpr (block_backend<Backend>) {
+        back(addend.data());
     } else {
         back();
-        evaluate(ctx, out, out + plus);
+        evaluate(ctx, out, out + addend);
     }
 }
 
@@ -40,7 +40,7 @@ void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& 
               detail::row_read<Y> const& w, double eps) {
     auto const out = detail::written_rows(y);
     detail::require_shapes_of_norm("calm::rms_norm", out.extents(), x, w, r);
-    evaluate(ctx, out, x * kept(r, apply<op::reciprocal_root>(row_mean_square(x) + eps)) * w);
+    evaluate(ctx, out, x * tee(r, apply<op::reciprocal_root>(mean_square_axis1(x) + eps)) * w);
 }
 
 // From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.
@@ -55,17 +55,18 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
     detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
                               out.extent(1));
 }
-// As rms_norm_back, but dx is the gradient plus the rows `plus` (R, D), which stay unchanged.
+// As rms_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
 template <tensor_like DX>
-void rms_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
-                        detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
-                        detail::row_read<DX> const& w, detail::numbers_read<DX> const& r) {
+void rms_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
+                            detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy,
+                            detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
+                            detail::numbers_read<DX> const& r) {
     auto const out = detail::written_rows(dx);
-    detail::require_shapes_of_norm("calm::rms_norm_back_onto", out.extents(), x, w, r);
-    detail::require_shape("calm::rms_norm_back_onto", "plus", plus.extents(), out.extents());
-    detail::require_shape("calm::rms_norm_back_onto", "dy", dy.extents(), out.extents());
-    detail::require_size("calm::rms_norm_back_onto", "dw", dw.size(), out.extent(1));
-    detail::with_rows_added(ctx, out, plus, [&](auto const*... added) {
+    detail::require_shapes_of_norm("calm::rms_norm_back_residual", out.extents(), x, w, r);
+    detail::require_shape("calm::rms_norm_back_residual", "addend", addend.extents(), out.extents());
+    detail::require_shape("calm::rms_norm_back_residual", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::rms_norm_back_residual", "dw", dw.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
         detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
                                   out.extent(1), added...);
     });
@@ -100,21 +101,21 @@ void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> 
     detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
                                 r.data(), out.extent(0), out.extent(1));
 }
-// As layer_norm_back, but dx is the gradient plus the rows `plus` (R, D), which stay unchanged.
+// As layer_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
 template <tensor_like DX>
-void layer_norm_back_onto(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& plus,
-                          detail::row_like<DX> const& dw, detail::row_like<DX> const& db,
-                          detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
-                          detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
-                          detail::numbers_read<DX> const& r) {
+void layer_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
+                              detail::row_like<DX> const& dw, detail::row_like<DX> const& db,
+                              detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                              detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
+                              detail::numbers_read<DX> const& r) {
     auto const out = detail::written_rows(dx);
-    detail::require_shapes_of_norm("calm::layer_norm_back_onto", out.extents(), x, w, r);
-    detail::require_shape("calm::layer_norm_back_onto", "plus", plus.extents(), out.extents());
-    detail::require_shape("calm::layer_norm_back_onto", "dy", dy.extents(), out.extents());
-    detail::require_size("calm::layer_norm_back_onto", "mean", mean.size(), out.extent(0));
-    detail::require_size("calm::layer_norm_back_onto", "dw", dw.size(), out.extent(1));
-    detail::require_size("calm::layer_norm_back_onto", "db", db.size(), out.extent(1));
-    detail::with_rows_added(ctx, out, plus, [&](auto const*... added) {
+    detail::require_shapes_of_norm("calm::layer_norm_back_residual", out.extents(), x, w, r);
+    detail::require_shape("calm::layer_norm_back_residual", "addend", addend.extents(), out.extents());
+    detail::require_shape("calm::layer_norm_back_residual", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::layer_norm_back_residual", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm_back_residual", "dw", dw.size(), out.extent(1));
+    detail::require_size("calm::layer_norm_back_residual", "db", db.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
         detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
                                     r.data(), out.extent(0), out.extent(1), added...);
     });

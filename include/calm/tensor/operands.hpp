@@ -81,7 +81,7 @@ template <tensor_operand A> auto as_expression(A&& a) {
 }
 
 // How an operand smaller than its tree is broadcast.
-enum class place { itself, each_row, each_column };
+enum class broadcasting { none, row, column };
 
 // The common shape of two operands: equal shapes, or (R, D) if the other one is broadcast: a row (D) or a column (R,
 // 1), where R may be several sizes. A column is one by its static size.
@@ -93,19 +93,20 @@ template <index_t... A, index_t... B> struct shapes_together<extents<A...>, exte
 
     // How x is broadcast to y.
     template <std::size_t X, std::size_t Y>
-    static constexpr place of(std::array<index_t, X> const& x, std::array<index_t, Y> const& y) {
-        if (X == 2 && Y > 2) return place::each_row;
-        return X == Y && X > 2 && x[X - 2] == 1 && y[Y - 2] != 1 ? place::each_column : place::itself;
+    static constexpr broadcasting of(std::array<index_t, X> const& x, std::array<index_t, Y> const& y) {
+        if (X == 2 && Y > 2) return broadcasting::row;
+        return X == Y && X > 2 && x[X - 2] == 1 && y[Y - 2] != 1 ? broadcasting::column : broadcasting::none;
     }
-    static constexpr place of_a = of(a, b);
-    static constexpr place of_b = of(b, a);
+    static constexpr broadcasting of_a = of(a, b);
+    static constexpr broadcasting of_b = of(b, a);
     static constexpr bool same_rank =
-        sizeof...(A) == sizeof...(B) || of_a == place::each_row || of_b == place::each_row;
+        sizeof...(A) == sizeof...(B) || of_a == broadcasting::row || of_b == broadcasting::row;
 
     // Size r of the common shape, as far as this operand determines it.
-    template <std::size_t X> static constexpr index_t size(std::array<index_t, X> const& x, place p, std::size_t r) {
-        if (p == place::each_row) return r + 1 == rank ? x[0] : dyn;
-        return p == place::each_column && r + 1 == rank ? dyn : x[r];
+    template <std::size_t X>
+    static constexpr index_t size(std::array<index_t, X> const& x, broadcasting p, std::size_t r) {
+        if (p == broadcasting::row) return r + 1 == rank ? x[0] : dyn;
+        return p == broadcasting::column && r + 1 == rank ? dyn : x[r];
     }
     static constexpr bool possible = [] {
         bool good = same_rank;
@@ -125,13 +126,13 @@ template <class A, class B> auto merged_extents(A const& a, B const& b) {
     static_assert(
         !m::same_rank || m::possible,
         "calm: element-wise operands must have the same shape, or be a row (D) or a column (R, 1) next to (R, D)");
-    constexpr bool smaller_a = m::of_a != place::itself;
+    constexpr bool smaller_a = m::of_a != broadcasting::none;
     bool good = true;
-    if constexpr (m::of_a == place::each_row)
+    if constexpr (m::of_a == broadcasting::row)
         good = a[0] == b[m::rank - 1];
-    else if constexpr (m::of_b == place::each_row)
+    else if constexpr (m::of_b == broadcasting::row)
         good = b[0] == a[m::rank - 1];
-    else if constexpr (smaller_a || m::of_b != place::itself)
+    else if constexpr (smaller_a || m::of_b != broadcasting::none)
         for (std::size_t r = 0; r + 1 < m::rank; ++r) good = good && a[r] == b[r];
     else
         good = a == b;
@@ -149,17 +150,17 @@ template <class A, class B> auto equal_extents(A const& a, B const& b) {
     using m = shapes_together<A, B>;
     static_assert(A::rank == B::rank,
                   "calm: a result, a cotangent and a gradient must have the rank of their expression or operand");
-    static_assert(A::rank != B::rank || (m::possible && m::of_a == place::itself && m::of_b == place::itself),
+    static_assert(A::rank != B::rank || (m::possible && m::of_a == broadcasting::none && m::of_b == broadcasting::none),
                   "calm: a result, a cotangent and a gradient must have the shape of their expression or operand");
     require(a == b, errc::usage, "calm: element-wise operands must have the same shape, found ", a, " and ", b);
     return extents_cast<typename m::type>(a);
 }
 
-template <place P, class Tree> constexpr auto at_place(Tree const& t) {
-    if constexpr (P == place::each_row)
-        return each_row<Tree>{t};
-    else if constexpr (P == place::each_column)
-        return each_column<Tree>{t};
+template <broadcasting P, class Tree> constexpr auto broadcast_to(Tree const& t) {
+    if constexpr (P == broadcasting::row)
+        return broadcast_row<Tree>{t};
+    else if constexpr (P == broadcasting::column)
+        return broadcast_column<Tree>{t};
     else
         return t;
 }
@@ -197,7 +198,7 @@ template <class Op, class A> auto make_reduction(A&& a) {
     auto x = as_expression(std::forward<A>(a));
     using X = decltype(x);
     using tree_type = reduction<Op, std::remove_cvref_t<decltype(x.tree())>>;
-    static_assert(!is_narrow<std::remove_cvref_t<decltype(x.tree())>>,
+    static_assert(!is_column<std::remove_cvref_t<decltype(x.tree())>>,
                   "calm: a reduction gives one number per row, which cannot be reduced again");
     auto shape = column_extents(x.extents());
     return expression<tree_type, decltype(shape), typename X::backend>({x.tree(), span_of(x.extents()).columns}, shape);
@@ -215,8 +216,8 @@ template <class Op, class A, class B> auto make_binary(A&& a, B&& b) {
                       "calm: operands have different scalar types; convert one of them");
         using together = shapes_together<typename X::extents_type, typename Y::extents_type>;
         auto shape = merged_extents(x.extents(), y.extents());
-        auto const s = at_place<together::of_a>(x.tree());
-        auto const t = at_place<together::of_b>(y.tree());
+        auto const s = broadcast_to<together::of_a>(x.tree());
+        auto const t = broadcast_to<together::of_b>(y.tree());
         using tree_type = tree::binary<Op, std::remove_cv_t<decltype(s)>, std::remove_cv_t<decltype(t)>>;
         return expression<tree_type, decltype(shape), typename X::backend>({s, t}, shape);
     } else if constexpr (tensor_operand<A>) {

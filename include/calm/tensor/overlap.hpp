@@ -48,7 +48,7 @@ struct touched {
 [[gnu::noinline]] inline void check_gradients(touched const& dy, std::span<touched const> leaves) {
     for (auto const& dx : leaves) {
         require(dx.how != tree::written::by_values, errc::usage,
-                "calm::kept: only evaluate writes values on the way, found it in an expression to differentiate: read "
+                "calm::tee: only evaluate writes values on the way, found it in an expression to differentiate: read "
                 "them from there");
         if (dx.how != tree::written::by_gradients && dx.how != tree::written::adding_gradients) continue;
         auto const shares = [&](touched const& x) { return dx.apart_from(x) || dx.same_as(x); };

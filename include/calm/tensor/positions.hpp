@@ -30,13 +30,13 @@ template <class T> struct append_kernel {
         values[at] = new_values[i];
     }
 };
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_append(context<Backend> const& ctx, append_kernel<T> const& what,
-                on_both_sides<cached_sequence, Backend> const& sequences) {
+                mirrored_span<cached_sequence, Backend> const& sequences) {
     for_each(ctx, sequences.size() * what.count * what.width, what);
 }
 template <class T>
-void run_append(context<cpu> const& ctx, append_kernel<T> what, on_both_sides<cached_sequence, cpu> const& sequences) {
+void run_append(context<cpu> const& ctx, append_kernel<T> what, mirrored_span<cached_sequence, cpu> const& sequences) {
     index_t const each = what.count * what.width;
     for (auto const& of : sequences.here) {
         run_copy(ctx, what.keys + what.place(of), what.new_keys, each);
@@ -59,7 +59,7 @@ template <class T> struct move_kernel {
         more_values[sequence * more * width + at] = values[sequence * room * width + at];
     }
 };
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_move(context<Backend> const& ctx, move_kernel<T> const& what, index_t sequences) {
     for_each(ctx, sequences * what.filled * what.width, what);
 }
@@ -77,14 +77,14 @@ namespace detail {
 // Checks the operands of an append. Throws errc::usage if a sequence does not exist or has no room for the new keys and
 // values, or if shapes do not fit.
 template <tensor_like K>
-append_kernel<scalar_of<K>> append_of(char const* verb, K const& keys, positions_like<K> const& values,
+append_kernel<scalar_of<K>> append_of(char const* operation, K const& keys, positions_like<K> const& values,
                                       rows_read<K> const& new_keys, rows_read<K> const& new_values,
-                                      on_both_sides<cached_sequence, backend_of<K>> const& sequences) {
-    index_t const count = rows_of_each(verb, new_keys.extent(0), sequences.size());
-    require_shape(verb, "values", values.extents(), keys.extents());
-    require_size(verb, "rows", new_keys.extent(1), keys.extent(2));
-    require_shape(verb, "new values", new_values.extents(), new_keys.extents());
-    require_room(verb, keys.extents(), sequences.here, count);
+                                      mirrored_span<cached_sequence, backend_of<K>> const& sequences) {
+    index_t const count = rows_of_each(operation, new_keys.extent(0), sequences.size());
+    require_shape(operation, "values", values.extents(), keys.extents());
+    require_size(operation, "rows", new_keys.extent(1), keys.extent(2));
+    require_shape(operation, "new values", new_values.extents(), new_keys.extents());
+    require_room(operation, keys.extents(), sequences.here, count);
     return {keys.data(),     values.data(), new_keys.data(), new_values.data(),
             sequences.there, count,         keys.extent(1),  keys.extent(2)};
 }
@@ -95,7 +95,7 @@ append_kernel<scalar_of<K>> append_of(char const* verb, K const& keys, positions
 template <tensor_like K>
 void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positions_like<K> const& values,
                       detail::rows_read<K> const& new_keys, detail::rows_read<K> const& new_values,
-                      on_both_sides<cached_sequence, detail::backend_of<K>> const& sequences) {
+                      mirrored_span<cached_sequence, detail::backend_of<K>> const& sequences) {
     detail::positions_like<K> const all = detail::as_view(keys);
     detail::run_append(ctx, detail::append_of("calm::append_positions", all, values, new_keys, new_values, sequences),
                        sequences);
@@ -106,12 +106,12 @@ void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positi
 template <tensor_like K>
 void move_positions(detail::context_of<K> const& ctx, K&& more_keys, detail::positions_like<K> const& more_values,
                     detail::positions_read<K> const& keys, detail::positions_read<K> const& values, index_t filled) {
-    char const* const verb = "calm::move_positions";
+    char const* const operation = "calm::move_positions";
     detail::positions_like<K> const all = detail::as_view(more_keys);
-    detail::require_shape(verb, "the larger values", more_values.extents(), all.extents());
-    detail::require_shape(verb, "keys", keys.extents(), {all.extent(0), keys.extent(1), all.extent(2)});
-    detail::require_shape(verb, "values", values.extents(), keys.extents());
-    require(filled >= 0 && filled <= keys.extent(1) && filled <= all.extent(1), errc::usage, verb,
+    detail::require_shape(operation, "the larger values", more_values.extents(), all.extents());
+    detail::require_shape(operation, "keys", keys.extents(), {all.extent(0), keys.extent(1), all.extent(2)});
+    detail::require_shape(operation, "values", values.extents(), keys.extents());
+    require(filled >= 0 && filled <= keys.extent(1) && filled <= all.extent(1), errc::usage, operation,
             ": expected room for ", filled, " positions of a sequence, found ", keys.extent(1), " and ", all.extent(1));
     detail::run_move(ctx,
                      detail::move_kernel<detail::scalar_of<K>>{all.data(), more_values.data(), keys.data(),

@@ -26,7 +26,7 @@ template <class T, class W = T, class V = T> struct product {
     bf16 const* a_rounded = nullptr;
     bf16 const* b_rounded = nullptr;
     bf16* c_rounded = nullptr;
-    T const* plus = nullptr;  // (m, n), ldc apart: added to C, by block backends only; not if accumulates
+    T const* addend = nullptr;  // (m, n), ldc apart: added to C, by block backends only; not if accumulates
 };
 
 // Completes element (row, column) of C from its sum of products, and returns it.
@@ -34,7 +34,7 @@ template <class T, class W, class V>
 CALM_HD T finish_element(product<T, W, V> const& p, index_t row, index_t column, computed_in<T> total) {
     T& c = p.c[row * p.ldc + column];
     if (p.bias != nullptr) total = p.bias[column] + total;
-    if (p.plus != nullptr) total = total + p.plus[row * p.ldc + column];
+    if (p.addend != nullptr) total = total + p.addend[row * p.ldc + column];
     return c = static_cast<T>(p.accumulates ? c + total : total);
 }
 

@@ -37,7 +37,7 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period
 // As above for S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
-            on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
+            mirrored_span<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
     auto const turned = detail::written_rows(x);
     index_t const fresh = detail::rows_of_each("calm::rotate", turned.extent(0), sequences.size());
     detail::run_rotate(ctx, turned.data(), detail::rotation_of(turned.extents(), head_size, fresh, 0, theta, 1),
@@ -62,7 +62,7 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, in
     auto const other = detail::written_rows(y);
     auto const of_x = detail::rotation_of(one.extents(), head_size, period, first, theta, direction);
     auto const of_y = detail::rotation_beside(other, of_x);
-    if constexpr (block_executor<detail::backend_of<X>>)
+    if constexpr (block_backend<detail::backend_of<X>>)
         detail::run_rotate(ctx, one.data(), other.data(), of_y.width, of_x);
     else {
         detail::run_rotate(ctx, one.data(), of_x);
@@ -72,13 +72,13 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, in
 // As above for S cached sequences: each matrix has T rows per sequence, (S T).
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
-                 on_both_sides<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
+                 mirrored_span<cached_sequence, detail::backend_of<X>> const& sequences, double theta) {
     auto const one = detail::written_rows(x);
     auto const other = detail::written_rows(y);
     index_t const fresh = detail::rows_of_each("calm::rotate_both", one.extent(0), sequences.size());
     auto const of_x = detail::rotation_of(one.extents(), head_size, fresh, 0, theta, 1);
     auto const of_y = detail::rotation_beside(other, of_x);
-    if constexpr (block_executor<detail::backend_of<X>>)
+    if constexpr (block_backend<detail::backend_of<X>>)
         detail::run_rotate(ctx, one.data(), other.data(), of_y.width, of_x, sequences.there);
     else {
         detail::run_rotate(ctx, one.data(), of_x, sequences);
@@ -92,11 +92,11 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
 template <tensor_like Q, tensor_like K>
 void rotate_and_append(detail::context_of<Q>& ctx, Q&& queries, K&& keys, detail::positions_like<K> const& values,
                        detail::rows_like<K> const& new_keys, detail::rows_read<K> const& new_values, index_t head_size,
-                       on_both_sides<cached_sequence, detail::backend_of<Q>> const& sequences, double theta) {
-    char const* const verb = "calm::rotate_and_append";
+                       mirrored_span<cached_sequence, detail::backend_of<Q>> const& sequences, double theta) {
+    char const* const operation = "calm::rotate_and_append";
     detail::positions_like<K> const all = detail::as_view(keys);
-    auto const appended = detail::append_of(verb, all, values, new_keys, new_values, sequences);
-    if constexpr (block_executor<detail::backend_of<Q>>) {
+    auto const appended = detail::append_of(operation, all, values, new_keys, new_values, sequences);
+    if constexpr (block_backend<detail::backend_of<Q>>) {
         auto const turned = detail::written_rows(queries);
         auto const to = detail::rotation_of(turned.extents(), head_size, appended.count, 0, theta, 1);
         detail::rotation_beside(new_keys, to);

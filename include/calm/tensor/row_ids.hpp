@@ -44,11 +44,11 @@ private:
 };
 
 // Ids and their unique values, so that work that depends on an id alone is done once per value.
-template <class Backend = cpu> struct numbered_ids {
+template <class Backend = cpu> struct unique_ids {
     row_ids<Backend> ids;  // (n)
     // (U), each once, in the order of first appearance; a device may have further ids after them
-    row_ids<Backend> distinct;
-    row_ids<Backend> places;  // (n), the index of each id in `distinct`
+    row_ids<Backend> unique;
+    row_ids<Backend> inverse;  // (n), the index of each id in `distinct`
 };
 
 namespace detail {
@@ -66,7 +66,7 @@ inline void check_ids(std::span<row_id const> ids, index_t V) {
 
 // Writes the unique ids to `distinct`, in order of appearance, and the index there of each id to `places`. Returns
 // their count. numbers (V) is workspace: afterwards it has each id's index, or -1.
-inline index_t number_ids(std::span<row_id const> ids, std::span<row_id> numbers, row_id* distinct, row_id* places) {
+inline index_t find_unique(std::span<row_id const> ids, std::span<row_id> numbers, row_id* distinct, row_id* places) {
     std::fill(numbers.begin(), numbers.end(), row_id{-1});
     index_t count = 0;
     for (row_id const id : ids) {
@@ -81,7 +81,7 @@ inline index_t number_ids(std::span<row_id const> ids, std::span<row_id> numbers
 }
 
 // Writes ids that do not appear, in order: they have no index in `numbers`.
-inline void put_unnumbered(std::span<row_id const> numbers, std::span<row_id> ids) {
+inline void fill_unused_ids(std::span<row_id const> numbers, std::span<row_id> ids) {
     row_id next = 0;
     for (row_id& id : ids) {
         while (numbers[static_cast<std::size_t>(next)] >= 0) ++next;
@@ -106,9 +106,9 @@ public:
         there_(ctx.saved.template take<row_id>(extents<dyn>(room))), here_(place_on_host()) {}
 
     // The room for n numbered ids.
-    static index_t room_to_number(index_t n, index_t V) { return 2 * n + std::min(n, V); }
+    static index_t room_for_unique(index_t n, index_t V) { return 2 * n + std::min(n, V); }
 
-    // Memory for the next n ids, which the host writes before it calls `checked` or `numbered`.
+    // Memory for the next n ids, which the host writes before it calls `checked` or `unique`.
     std::span<row_id> take(index_t n) {
         auto const part = rows(here_, used_, n);
         used_ += n;
@@ -122,7 +122,7 @@ public:
             return row_ids<Backend>::known({ids.data(), extents<dyn>(std::ssize(ids))}, V_);
         } else {
             auto const place = take(std::ssize(ids));
-            if (!ctx_.rehearsing()) std::copy(ids.begin(), ids.end(), place.begin());
+            if (!ctx_.is_dry_run()) std::copy(ids.begin(), ids.end(), place.begin());
             return checked(place);
         }
     }
@@ -133,21 +133,21 @@ public:
     }
     // As `checked`, but also finds the unique ids. On a device their number is always the maximum, padded with other
     // ids of the table, each once, so that shapes never depend on data.
-    numbered_ids<Backend> numbered(std::span<row_id const> ids) {
+    unique_ids<Backend> unique(std::span<row_id const> ids) {
         auto const all = checked(ids);
         auto const distinct = take(std::min(all.size(), V_));
         auto const places = take(all.size());
         auto count = static_cast<index_t>(distinct.size());
         arena_scope const scope(host_);
         auto const numbers = host_.template take<row_id>(extents<dyn>(V_));
-        if (!ctx_.rehearsing()) {
+        if (!ctx_.is_dry_run()) {
             index_t const found =
-                detail::number_ids(ids, detail::on_this_side(numbers), distinct.data(), places.data());
+                detail::find_unique(ids, detail::on_this_side(numbers), distinct.data(), places.data());
             if constexpr (host_memory<Backend>)
                 count = found;
             else
-                detail::put_unnumbered(detail::on_this_side(numbers),
-                                       distinct.subspan(static_cast<std::size_t>(found)));
+                detail::fill_unused_ids(detail::on_this_side(numbers),
+                                        distinct.subspan(static_cast<std::size_t>(found)));
         }
         return {all, there(distinct.first(static_cast<std::size_t>(count)), V_), there(places, count)};
     }
@@ -161,12 +161,12 @@ private:
 
     static arena<host>& memory_of_host(context<Backend>& ctx) {
         if constexpr (host_memory<Backend>)
-            return ctx.scratch;
+            return ctx.workspace;
         else
             return ctx.staging;
     }
     void check(std::span<row_id const> ids) const {
-        if (!ctx_.rehearsing()) detail::check_ids(ids, V_);
+        if (!ctx_.is_dry_run()) detail::check_ids(ids, V_);
     }
     vector_view<row_id> place_on_host() {
         if constexpr (host_memory<Backend>)
@@ -191,20 +191,20 @@ private:
 // Validates host ids for a table of V rows and brings them to the backend in one copy, without waiting. It takes memory
 // from ctx.saved. A backend in host memory reads the ids in place, so they must outlive their use. Throws
 // errc::tokenizer for an id outside 0 .. V - 1.
-template <class Backend> row_ids<Backend> bring_ids(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
+template <class Backend> row_ids<Backend> ids_to_device(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     id_upload<Backend> upload(ctx, V, host_memory<Backend> ? 0 : std::ssize(ids));
     auto const all = upload.given(ids);
     upload.send();
     return all;
 }
-// As bring_ids, but also finds the unique ids.
+// As ids_to_device, but also finds the unique ids.
 template <class Backend>
-numbered_ids<Backend> bring_numbered(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
+unique_ids<Backend> unique_ids_to_device(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     auto const n = std::ssize(ids);
-    id_upload<Backend> upload(ctx, V, n + id_upload<Backend>::room_to_number(n, V));
+    id_upload<Backend> upload(ctx, V, n + id_upload<Backend>::room_for_unique(n, V));
     auto const place = upload.take(n);
-    if (!ctx.rehearsing()) std::copy(ids.begin(), ids.end(), place.begin());
-    auto const all = upload.numbered(place);
+    if (!ctx.is_dry_run()) std::copy(ids.begin(), ids.end(), place.begin());
+    auto const all = upload.unique(place);
     upload.send();
     return all;
 }

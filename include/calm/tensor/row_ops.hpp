@@ -9,13 +9,13 @@
 namespace calm::op {
 
 // The sum of the row.
-struct row_sum {
+struct sum_axis1 {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) { return row.sum(x); }
     template <class Row, class X, class T> CALM_HD static T share(Row&, X const&, T dy, T) { return dy; }
     template <class V> CALM_HD static V back(V share, V, V) { return share; }
 };
 // The mean of the row.
-struct row_mean {
+struct mean_axis1 {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         auto const total = row.sum(x);
         return total / detail::number<std::remove_cv_t<decltype(total)>>(row.columns);
@@ -26,9 +26,9 @@ struct row_mean {
     template <class V> CALM_HD static V back(V share, V, V) { return share; }
 };
 // The mean of the row's squares.
-struct row_mean_square {
+struct mean_square_axis1 {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
-        return row_mean::reduce(
+        return mean_axis1::reduce(
             row, [&]<class V>(index_t j) __attribute__((always_inline))->V {
                 V const value = x.template operator()<V>(j);
                 return value * value;
@@ -40,7 +40,7 @@ struct row_mean_square {
     template <class V> CALM_HD static V back(V share, V x, V) { return share * x; }
 };
 // The largest element; NaN if one is NaN. Elements equal to it share its gradient.
-struct row_max {
+struct max_axis1 {
     template <class Row, class X> CALM_HD static auto reduce(Row& row, X const& x) {
         return row.fold(x, [](auto a, auto b) { return maximum::value(a, b); });
     }

@@ -20,7 +20,7 @@ using tree::variable;
 using tree::written;
 
 // A tree over (D), broadcast to every row.
-template <class A> struct each_row {
+template <class A> struct broadcast_row {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
     static constexpr bool by_rows = true;
@@ -31,7 +31,7 @@ template <class A> struct each_row {
 };
 
 // A tree over (R, 1), broadcast to every column.
-template <class A> struct each_column {
+template <class A> struct broadcast_column {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
     static constexpr bool by_rows = true;
@@ -50,7 +50,7 @@ template <class Op, class A> struct reduction {
 };
 
 // A tree over (R, 1) whose values are also stored.
-template <class A> struct kept {
+template <class A> struct tee {
     using scalar = typename A::scalar;
     static constexpr bool active = A::active;
     static constexpr bool by_rows = true;
@@ -60,32 +60,32 @@ template <class A> struct kept {
 };
 
 // Whether a tree is over (R, 1), made of row reductions.
-template <class Tree> inline constexpr bool is_narrow = false;
-template <class Op, class A> inline constexpr bool is_narrow<reduction<Op, A>> = true;
-template <class A> inline constexpr bool is_narrow<kept<A>> = true;
-template <class Op, class A> inline constexpr bool is_narrow<unary<Op, A>> = is_narrow<A>;
-template <class Op, class A, class B> inline constexpr bool is_narrow<binary<Op, A, B>> = is_narrow<A> || is_narrow<B>;
+template <class Tree> inline constexpr bool is_column = false;
+template <class Op, class A> inline constexpr bool is_column<reduction<Op, A>> = true;
+template <class A> inline constexpr bool is_column<tee<A>> = true;
+template <class Op, class A> inline constexpr bool is_column<unary<Op, A>> = is_column<A>;
+template <class Op, class A, class B> inline constexpr bool is_column<binary<Op, A, B>> = is_column<A> || is_column<B>;
 
 // Number of operands over (D) in a tree that need gradients.
 template <class Tree> inline constexpr index_t shared_operands = 0;
-template <class A> inline constexpr index_t shared_operands<each_row<A>> = A::active ? 1 : 0;
-template <class A> inline constexpr index_t shared_operands<each_column<A>> = shared_operands<A>;
-template <class A> inline constexpr index_t shared_operands<kept<A>> = shared_operands<A>;
+template <class A> inline constexpr index_t shared_operands<broadcast_row<A>> = A::active ? 1 : 0;
+template <class A> inline constexpr index_t shared_operands<broadcast_column<A>> = shared_operands<A>;
+template <class A> inline constexpr index_t shared_operands<tee<A>> = shared_operands<A>;
 template <class Op, class A> inline constexpr index_t shared_operands<reduction<Op, A>> = shared_operands<A>;
 template <class Op, class A> inline constexpr index_t shared_operands<unary<Op, A>> = shared_operands<A>;
 template <class Op, class A, class B>
 inline constexpr index_t shared_operands<binary<Op, A, B>> = shared_operands<A> + shared_operands<B>;
 
-template <class A, class F> void for_each_leaf(each_row<A> const& t, span shape, F const& f) {
+template <class A, class F> void for_each_leaf(broadcast_row<A> const& t, span shape, F const& f) {
     for_each_leaf(t.a, span{1, shape.columns}, f);
 }
-template <class A, class F> void for_each_leaf(each_column<A> const& t, span shape, F const& f) {
+template <class A, class F> void for_each_leaf(broadcast_column<A> const& t, span shape, F const& f) {
     for_each_leaf(t.a, span{shape.rows, 1}, f);
 }
 template <class Op, class A, class F> void for_each_leaf(reduction<Op, A> const& t, span shape, F const& f) {
     for_each_leaf(t.a, span{shape.rows, t.columns}, f);
 }
-template <class A, class F> void for_each_leaf(kept<A> const& t, span shape, F const& f) {
+template <class A, class F> void for_each_leaf(tee<A> const& t, span shape, F const& f) {
     for_each_leaf(t.a, shape, f);
     f(leaf<typename A::scalar>{t.to, shape, written::by_values});
 }
@@ -134,53 +134,54 @@ template <class Row, class Op, class A, class B>
     auto const a = value_at(row, t.a);
     return Op::template value<typename A::scalar>(a, value_at(row, t.b));
 }
-template <class Row, class A> [[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, kept<A> const& t) {
+template <class Row, class A> [[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, tee<A> const& t) {
     auto const value = value_at(row, t.a);
     row.once([&] { t.to[row.row] = value; });
     return value;
 }
 template <class Row, class Op, class A>
 [[gnu::always_inline]] CALM_HD inline auto value_at(Row& row, reduction<Op, A> const& t) {
-    auto const at = placed(row, t.a);
+    auto const at = bind_row(row, t.a);
     return Op::reduce(
         row, [&]<class V>(index_t j) __attribute__((always_inline))->V { return at.template forward<V>(j).value; });
 }
 
-// A tree over (R, D) bound to one row: without each_row, each_column and reductions, over the row's elements.
-template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> placed(Row& row, input<T> const& t) {
+// A tree over (R, D) bound to one row: without broadcast_row, broadcast_column and reductions, over the row's elements.
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> bind_row(Row& row, input<T> const& t) {
     return {t.x + row.row * row.columns};
 }
-template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> placed(Row& row, variable<T> const& t) {
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline input<T> bind_row(Row& row, variable<T> const& t) {
     return {t.x + row.row * row.columns};
 }
-template <class Row, class T> [[gnu::always_inline]] CALM_HD inline constant<T> placed(Row&, constant<T> const& t) {
+template <class Row, class T> [[gnu::always_inline]] CALM_HD inline constant<T> bind_row(Row&, constant<T> const& t) {
     return t;
 }
-template <class Row, class A> [[gnu::always_inline]] CALM_HD inline A placed(Row&, each_row<A> const& t) {
+template <class Row, class A> [[gnu::always_inline]] CALM_HD inline A bind_row(Row&, broadcast_row<A> const& t) {
     return t.a;
 }
-template <class Row, class A> [[gnu::always_inline]] CALM_HD inline auto placed(Row& row, each_column<A> const& t) {
+template <class Row, class A>
+[[gnu::always_inline]] CALM_HD inline auto bind_row(Row& row, broadcast_column<A> const& t) {
     return constant<typename A::scalar>{value_at(row, t.a)};
 }
 template <class Row, class Op, class A>
-[[gnu::always_inline]] CALM_HD inline auto placed(Row& row, unary<Op, A> const& t) {
-    auto const a = placed(row, t.a);
+[[gnu::always_inline]] CALM_HD inline auto bind_row(Row& row, unary<Op, A> const& t) {
+    auto const a = bind_row(row, t.a);
     return unary<Op, std::remove_cv_t<decltype(a)>>{a};
 }
 template <class Row, class Op, class A, class B>
-[[gnu::always_inline]] CALM_HD inline auto placed(Row& row, binary<Op, A, B> const& t) {
-    auto const a = placed(row, t.a);
-    auto const b = placed(row, t.b);
+[[gnu::always_inline]] CALM_HD inline auto bind_row(Row& row, binary<Op, A, B> const& t) {
+    auto const a = bind_row(row, t.a);
+    auto const b = bind_row(row, t.b);
     return binary<Op, std::remove_cv_t<decltype(a)>, std::remove_cv_t<decltype(b)>>{a, b};
 }
 
 // Stores one row of y, (R, D) or (R, 1).
 template <class Row, class Tree, class T> CALM_HD void evaluate_row(Row& row, Tree const& t, T* y) {
-    if constexpr (is_narrow<Tree>) {
+    if constexpr (is_column<Tree>) {
         auto const value = value_at(row, t);
         row.once([&] { y[row.row] = static_cast<T>(value); });
     } else {
-        auto const at = placed(row, t);
+        auto const at = bind_row(row, t);
         T* const to = y + row.row * row.columns;
         row.each([&]<class V>(index_t j)
                      __attribute__((always_inline)) { store(to + j, at.template forward<V>(j).value); });

@@ -63,9 +63,9 @@ template <class T> T dot(T const* x, T const* y, index_t n) {
 // Calls f(begin, end, partial) for chunks of rows; partial (width) belongs to the chunk and starts at zero. Then adds
 // all partials to total (width), in order. For gradients of what all rows share.
 template <class T, class F> void reduce_chunks(context<cpu>& ctx, index_t count, index_t width, T* total, F const& f) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     index_t const chunks = (count + row_chunk - 1) / row_chunk;
-    auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
+    auto const partial = ctx.workspace.template take<T>(extents<dyn, dyn>(chunks, width));
     ctx.parallel(chunks, [&](index_t c) {
         T* const p = partial.data() + c * width;
         std::fill_n(p, width, T{});
@@ -96,7 +96,7 @@ template <class T> void run_fill(context<cpu> const& ctx, T* x, index_t n, T val
     ctx.parallel_ranges(n, elementwise_grain,
                         [&](index_t begin, index_t end) { std::fill(x + begin, x + end, value); });
 }
-template <class T> void run_add_row_sums(context<cpu>& ctx, T* total, T const* x, index_t count, index_t width) {
+template <class T> void run_add_sum_axis0(context<cpu>& ctx, T* total, T const* x, index_t count, index_t width) {
     reduce_rows(ctx, count, width, total, [&](index_t r, T* partial) { add_into(partial, x + r * width, width); });
 }
 template <class T, class W, class Id>
@@ -117,12 +117,12 @@ void run_scatter_add_rows(context<cpu>& ctx, T* table, T const* dy, Id const* id
     });
 }
 template <class Id> index_t run_first_outside(context<cpu> const& ctx, Id const* ids, index_t n, index_t V) {
-    if (ctx.rehearsing()) return n;
+    if (ctx.is_dry_run()) return n;
     return std::find_if(ids, ids + n, [V](Id id) { return id < 0 || id >= V; }) - ids;
 }
 
-template <class E> void check_rows(char const* verb, E const& found, index_t width, index_t ids) {
-    require(found[0] == ids && found[1] == width, errc::usage, verb, ": expected one row per id, ",
+template <class E> void check_rows(char const* operation, E const& found, index_t width, index_t ids) {
+    require(found[0] == ids && found[1] == width, errc::usage, operation, ": expected one row per id, ",
             extents<dyn, dyn>(ids, width), ", found ", found);
 }
 
@@ -135,7 +135,7 @@ void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, ch
         return;
     }
     index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
-    if (!ctx.rehearsing() && first != ids.size()) fail_for_id(what, fetch(ctx, ids.data() + first), V);
+    if (!ctx.is_dry_run() && first != ids.size()) fail_for_id(what, copy_to_host(ctx, ids.data() + first), V);
 }
 
 }  // namespace detail
@@ -155,10 +155,10 @@ void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
 
 // total (D) += the sum over the rows of x (R, D), which on a device may be bf16. Throws errc::usage if total has
 // another size.
-template <tensor_like X> void add_row_sums(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
+template <tensor_like X> void add_sum_axis0(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
     detail::rows_like<X, detail::scalar_of<X> const> const summed = detail::as_view(x);
-    detail::require_size("calm::add_row_sums", "a total", total.size(), summed.extent(1));
-    detail::run_add_row_sums(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
+    detail::require_size("calm::add_sum_axis0", "a total", total.size(), summed.extent(1));
+    detail::run_add_sum_axis0(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
 }
 
 // y (R, D) = table (V, D) [ids (R)]; a bf16 table gives float. Throws errc::tokenizer for an id outside 0 .. V - 1,
@@ -202,19 +202,19 @@ struct count_up {
 // the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
 // reach a device, use id_upload.
 template <class Backend>
-numbered_ids<Backend> numbered(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
+unique_ids<Backend> unique(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);
     auto const good = row_ids<Backend>::known(ids.view(), V);
     index_t const most = std::min(V, ids.size());
     if constexpr (host_memory<Backend>) {
         auto const distinct = ctx.saved.template take<row_id>(extents<dyn>(most));
         auto const places = ctx.saved.template take<row_id>(extents<dyn>(ids.size()));
-        arena_scope const scope(ctx.scratch);
-        auto const numbers = ctx.scratch.template take<row_id>(extents<dyn>(V));
-        index_t const count = ctx.rehearsing()
+        arena_scope const scope(ctx.workspace);
+        auto const numbers = ctx.workspace.template take<row_id>(extents<dyn>(V));
+        index_t const count = ctx.is_dry_run()
                                   ? most
-                                  : detail::number_ids(detail::on_this_side(ids.view()), detail::on_this_side(numbers),
-                                                       distinct.data(), places.data());
+                                  : detail::find_unique(detail::on_this_side(ids.view()), detail::on_this_side(numbers),
+                                                        distinct.data(), places.data());
         return {good, row_ids<Backend>::known(rows(distinct, 0, count), V), row_ids<Backend>::known(places, count)};
     } else {
         auto const all = ctx.saved.template take<row_id>(extents<dyn>(most));

@@ -23,10 +23,10 @@ void gated_back(context<Backend>& ctx, X const& gate, X const& up, DY const& dy)
 namespace detail {
 
 // Where a kernel writes y in addition to C. Throws errc::usage if y has another shape or overlaps C.
-template <class Y, class T, class W> T* beside_product(char const* verb, Y const& y, product<T, W> const& p) {
+template <class Y, class T, class W> T* epilogue_output(char const* operation, Y const& y, product<T, W> const& p) {
     auto const to = as_matrix(y);
-    require_shape(verb, "the result", {to.rows, to.columns}, {p.m, p.n});
-    require(!overlap(plain_operand<T>(to), plain_operand<T>{p.c, p.m, p.n, p.ldc, false}), errc::usage, verb,
+    require_shape(operation, "the result", {to.rows, to.columns}, {p.m, p.n});
+    require(!overlap(plain_operand<T>(to), plain_operand<T>{p.c, p.m, p.n, p.ldc, false}), errc::usage, operation,
             ": the result overlaps the product, but both are kept; give separate memory");
     return const_cast<T*>(to.data);
 }
@@ -34,7 +34,8 @@ template <class Y, class T, class W> T* beside_product(char const* verb, Y const
 template <class Backend, class Y, class C, class A, class T, class W>
 void matmul_silu(context<Backend>& ctx, Y const& y, C const& c, A const& a, product<T, W> const& p) {
     if constexpr (device_memory<Backend>)
-        if (go_by_warps<beside_products::silu>(ctx, a, std::array{p}, beside_product("calm::matmul_silu", y, p)))
+        if (try_skinny_products<product_epilogue::silu>(ctx, a, std::array{p},
+                                                        epilogue_output("calm::matmul_silu", y, p)))
             return;
     gemm(ctx, p);
     with_numbers([&](auto const& to, auto const& x) { evaluate(ctx, to, silu(x)); }, y, c);
@@ -49,9 +50,9 @@ void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B>
     };
     if constexpr (device_memory<Backend>) {
         auto const both = products(rows_of_factor(a));
-        T* beside = nullptr;
-        for (auto const& p : both) beside = beside_product("calm::matmul_gated", y, p);
-        if (go_by_warps<beside_products::gated>(ctx, a, both, beside)) return;
+        T* epilogue = nullptr;
+        for (auto const& p : both) epilogue = epilogue_output("calm::matmul_gated", y, p);
+        if (try_skinny_products<product_epilogue::gated>(ctx, a, both, epilogue)) return;
     }
     with_factor(ctx, a, [&](auto const& x) {
         for (auto const& p : products(as_matrix(x))) gemm(ctx, p);
@@ -81,8 +82,8 @@ void matmul_silu(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> 
 }
 
 // c (M, N) = a (M, K) b (K, N) for each of the pairs `gate` and `up`, and y (M, N) = silu(c of gate) * c of up. All are
-// views or activations, stored as one type; `a` may be rows_to_norm, as in matmul_each. Operands and exceptions are as
-// for matmul.
+// views or activations, stored as one type; `a` may be rms_norm_prologue, as in matmul_grouped. Operands and exceptions
+// are as for matmul.
 template <class Backend, class Y, class A, class C, class B>
 void matmul_gated(context<Backend>& ctx, Y const& y, A const& a, std::pair<C, B> const& gate,
                   std::pair<C, B> const& up) {

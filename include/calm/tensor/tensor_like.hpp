@@ -67,22 +67,23 @@ template <tensor_like Y> rows_like<Y, scalar_of<Y>> written_rows(Y& y) {
 }
 
 // These throw errc::usage if an operand has another shape than the operation expects.
-inline void require_shape(char const* verb, char const* what, extents<dyn, dyn> const& found,
+inline void require_shape(char const* operation, char const* what, extents<dyn, dyn> const& found,
                           extents<dyn, dyn> const& expected) {
-    require(found == expected, errc::usage, verb, ": expected ", what, " of shape ", expected, ", found ", found);
+    require(found == expected, errc::usage, operation, ": expected ", what, " of shape ", expected, ", found ", found);
 }
-inline void require_shape(char const* verb, char const* what, extents<dyn, dyn, dyn> const& found,
+inline void require_shape(char const* operation, char const* what, extents<dyn, dyn, dyn> const& found,
                           extents<dyn, dyn, dyn> const& expected) {
-    require(found == expected, errc::usage, verb, ": expected ", what, " of shape ", expected, ", found ", found);
+    require(found == expected, errc::usage, operation, ": expected ", what, " of shape ", expected, ", found ", found);
 }
-inline void require_size(char const* verb, char const* what, index_t found, index_t expected) {
-    require(found == expected, errc::usage, verb, ": expected ", what, " of ", expected, " numbers, found ", found);
+inline void require_size(char const* operation, char const* what, index_t found, index_t expected) {
+    require(found == expected, errc::usage, operation, ": expected ", what, " of ", expected, " numbers, found ",
+            found);
 }
 
 // How many of `many` rows belong to each of `few`. Throws errc::usage if `few` does not divide `many`.
-inline index_t rows_of_each(char const* verb, index_t many, index_t few) {
-    require(few > 0 ? many % few == 0 : many == 0, errc::usage, verb, ": expected a whole number of rows for each of ",
-            few, ", found ", many);
+inline index_t rows_of_each(char const* operation, index_t many, index_t few) {
+    require(few > 0 ? many % few == 0 : many == 0, errc::usage, operation,
+            ": expected a whole number of rows for each of ", few, ", found ", many);
     return few > 0 ? many / few : 0;
 }
 

@@ -8,9 +8,9 @@ namespace calm {
 // A view of an accumulator.
 template <class Backend = cpu> using total_view = vector_view<double, 1, Backend>;
 
-// A new accumulator with value zero, in ctx.scratch.
+// A new accumulator with value zero, in ctx.workspace.
 template <class Backend> total_view<Backend> new_total(context<Backend>& ctx) {
-    auto const total = ctx.scratch.template take<double>(extents<1>());
+    auto const total = ctx.workspace.template take<double>(extents<1>());
     fill(ctx, total, 0.0);
     return total;
 }
@@ -28,10 +28,10 @@ void add_sum(context<Backend>& ctx, total_view<Backend> const& total, A&& a, dou
 
 // The value of a new accumulator after add(total), on the host. Waits for a device; 0 in a dry run.
 template <class Backend, class Add> double total_of(context<Backend>& ctx, Add const& add) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const total = new_total(ctx);
     add(total);
-    return fetch(ctx, total.data());
+    return copy_to_host(ctx, total.data());
 }
 
 namespace detail {

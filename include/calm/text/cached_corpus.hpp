@@ -23,7 +23,7 @@ namespace calm {
             auto const kept = cache.tokens_of(file, words, selection);
             document_parts const bounded = [&](std::string_view part, bool ends) {
                 auto const count = add(part, ends);
-                if (ends) cache.relieve(made, file, words.vocabulary_size());
+                if (ends) cache.spill(made, file, words.vocabulary_size());
                 return count;
             };
             if (!kept) return document_source::visit_file(file, selection, number, bounded);

@@ -70,7 +70,7 @@ public:
     [[nodiscard]] std::size_t held() const { return ids_.size(); }
     // Moves the documents in memory, all of which must be closed, to a file. `keep` receives the ids of each document
     // as a vector of spans and returns a file with one entry per document, in order. If it throws, nothing changes.
-    template <class Keep> void put_aside(Keep const& keep) {
+    template <class Keep> void spill_to_disk(Keep const& keep) {
         std::vector<std::span<token_id const>> held;
         held.reserve(ends_.size());
         for (std::size_t begin = 0; std::size_t const end : ends_) {

@@ -52,7 +52,7 @@ public:
     // Whether to build caches. If false, existing caches are used and nothing is written.
     bool makes = true;
     // Receives a message when a cache is built, with the reason, and when it cannot be built.
-    std::function<void(std::string const&)> tell;
+    std::function<void(std::string const&)> log;
 
     // The path of the cache of a file.
     [[nodiscard]] std::string path_for(std::string const& file) const;
@@ -64,7 +64,7 @@ public:
 
     // If a corpus holds more than `most_held` ids in memory, moves them to disk, to the folder of the cache of `file`,
     // for the lifetime of the corpus. If that fails, which is reported, they stay in memory.
-    void relieve(corpus& text, std::string const& file, token_id vocabulary);
+    void spill(corpus& text, std::string const& file, token_id vocabulary);
 
 private:
     // The file and tokenizer that ids belong to; `content` is left to callers that need it.
@@ -77,15 +77,15 @@ private:
                                                 token_file_facts const& found);
     static void make(std::string const& file, token_file_facts facts, tokenizer const& words,
                      document_selection const& selection, token_file_writer& writer);
-    void say(std::string const& sentence) const {
-        if (tell) tell(sentence);
+    void log_line(std::string const& sentence) const {
+        if (log) log(sentence);
     }
     void cannot(std::string const& why) {
-        if (!std::exchange(told_that_it_cannot_, true))
-            say("texts are tokenised each time and held in memory, because the cache cannot be written: " + why);
+        if (!std::exchange(logged_that_it_cannot_, true))
+            log_line("texts are tokenised each time and held in memory, because the cache cannot be written: " + why);
     }
 
-    bool told_that_it_cannot_ = false;
+    bool logged_that_it_cannot_ = false;
 };
 
 namespace detail {
@@ -224,9 +224,9 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
             if (made) throw error(errc::storage, path, "", "it was not read as it was written: " + why);
             if (!folder.empty()) std::filesystem::create_directories(folder);
             token_file_writer writer(
-                path, [&] { say("waiting for another process that writes " + path); }, &now);
+                path, [&] { log_line("waiting for another process that writes " + path); }, &now);
             if (writer.is_late()) continue;
-            say("tokenising " + file + " into " + path + ": " + why);
+            log_line("tokenising " + file + " into " + path + ": " + why);
             make(file, expected, words, selection, writer);
             made = true;
         } catch (error const& wrong) {
@@ -240,8 +240,8 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
     }
 }
 
-[[gnu::cold]] inline void token_cache::relieve(corpus& text, std::string const& file, token_id vocabulary) {
-    if (!makes || told_that_it_cannot_ || text.held() <= most_held) return;
+[[gnu::cold]] inline void token_cache::spill(corpus& text, std::string const& file, token_id vocabulary) {
+    if (!makes || logged_that_it_cannot_ || text.held() <= most_held) return;
     auto const keep = [&](std::vector<std::span<token_id const>> const& documents) {
         auto writer = token_file_writer::nameless(std::filesystem::path(path_for(file)).parent_path().string());
         for (auto const ids : documents) writer.add(ids, entry_use::both);
@@ -252,7 +252,7 @@ token_cache::tokens_of(std::string const& file, tokenizer const& words, document
     };
     try {
         if (!folder.empty()) std::filesystem::create_directories(folder);
-        text.put_aside(keep);
+        text.spill_to_disk(keep);
     } catch (error const& wrong) {
         if (wrong.code() != errc::storage) throw;
         cannot(wrong.what());

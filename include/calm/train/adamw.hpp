@@ -62,7 +62,7 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
     ctx.parallel(all.count, [&](index_t r) {
         auto const& range = all.ranges[r];
         adamw_update<T> const update(all, range.slot);
-        if (update.slot.leads)
+        if (update.slot.uses_muon)
             for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template lead<V>(i); });
         else
             for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });

@@ -30,16 +30,16 @@ public:
     void set_text(std::span<token_id const> text) {
         cache_.truncate(0);
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         extend(text);
     }
 
     // Fills `out` (m, K) with patches sampled by the rule, with noise from `place`, after patches 0..position of the
     // text and then `prefix`. The prefix has at least one patch; all but its last must already be in the cache.
-    void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, noise_place const& place,
+    void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, row_rng const& place,
               sampler const& rule, sampled_together& total) {
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K, rule,
                     std::span(&place, 1), total, screen_);
     }

@@ -18,9 +18,9 @@
 #include "calm/sample/sample_next.hpp"
 #include "calm/train/branches.hpp"
 #include "calm/train/brier_tally.hpp"
+#include "calm/train/distributed_evaluation.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
-#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -65,7 +65,7 @@ public:
     // Without a table no references are scored, without `loss` there is no loss. The screen is for the model's
     // vocabulary, or null.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
-                  std::optional<objective> const& loss, shared_pieces* ranks = nullptr,
+                  std::optional<objective> const& loss, distributed_evaluation* ranks = nullptr,
                   token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), settings_(settings), loss_(loss), ranks_(ranks), screen_(screen), P_(settings.block_tokens / K),
@@ -83,9 +83,9 @@ public:
     }
 
     // Scores the remaining blocks and writes all results to an evaluation. Throws errc::data if nothing was scored.
-    void tell(evaluation& e) {
+    void report_to(evaluation& e) {
         score();
-        tally_.tell(e, settings_, blocks_seen_);
+        tally_.report_to(e, settings_, blocks_seen_);
         losses_.end(batch_);
         if (ranks_ != nullptr) {
             std::array counts{took_.patches, took_.draws, took_.capped};
@@ -131,16 +131,16 @@ private:
     // The samples (R, N, K) of rows (R) of the batch; adds up their loss.
     std::vector<token_id> draw(std::vector<row_id> const& rows) {
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         auto const R = static_cast<index_t>(rows.size());
         auto const inputs = tokens_read();
         auto const read = model_.backbone_input(ctx_, std::span<token_id const>(inputs));
         auto const all = model_.transformer.forward(ctx_, read, P_ - 1).y;
-        if (ranks_ != nullptr) ranks_->keep_in_touch();
+        if (ranks_ != nullptr) ranks_->heartbeat();
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
-        gather_rows(ctx_, hidden, all, bring_ids(ctx_, std::span<row_id const>(rows), all.extent(0)));
+        gather_rows(ctx_, hidden, all, ids_to_device(ctx_, std::span<row_id const>(rows), all.extent(0)));
         std::vector<token_id> labels;
-        std::vector<noise_place> places;
+        std::vector<row_rng> places;
         for (row_id const row : rows) {
             index_t const b = row / (P_ - 1), p = row % (P_ - 1);
             auto const next = tokens_.begin() + (b * P_ + p + 1) * K;
@@ -149,10 +149,10 @@ private:
                               number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
         }
         if (loss_)
-            losses_.add(batch_,
-                        model_.loss_sum(ctx_, hidden,
-                                        bring_numbered(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
-                                        *loss_, drawn_));
+            losses_.add(batch_, model_.loss_sum(
+                                    ctx_, hidden,
+                                    unique_ids_to_device(ctx_, std::span<token_id const>(labels), model_.vocabulary()),
+                                    *loss_, drawn_));
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
@@ -178,7 +178,7 @@ private:
     void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
         if (patches > 1 && !block.positions.empty()) on_.set_text(block.tokens.first(block.tokens.size() - k));
         for (auto at = block.positions.rbegin(); at != block.positions.rend(); ++at) {
-            if (ranks_ != nullptr) ranks_->keep_in_touch();
+            if (ranks_ != nullptr) ranks_->heartbeat();
             auto const first = static_cast<std::size_t>(*at + 1) * k;
             auto const target = brier_target(block.tokens, first, k);
             sum.add(score_of(block, *at, samples_of(*at), target));
@@ -192,8 +192,8 @@ private:
             return brier_position(samples, target);
         } else {
             index_t const N = settings_.samples;
-            noise_place place{{settings_.seed, stream::evaluation, 1},
-                              number_of(block, p) * static_cast<index_t>(patches - 1) * N};
+            row_rng place{{settings_.seed, stream::evaluation, 1},
+                          number_of(block, p) * static_cast<index_t>(patches - 1) * N};
             auto const go_on = [&](std::span<token_id const> prefix, std::span<token_id> out) {
                 on_.draw(p, prefix, out, place, settings_.sampler, took_);
                 place.first += static_cast<index_t>(out.size()) / K;
@@ -207,7 +207,7 @@ private:
     Model& model_;
     evaluation_settings settings_;
     std::optional<objective> loss_;
-    shared_pieces* ranks_;  // null for one rank
+    distributed_evaluation* ranks_;  // null for one rank
     token_screen const* screen_;
     index_t P_;
     branches<Model, Backend> on_;

@@ -8,9 +8,9 @@
 
 #include "calm/loss/brier.hpp"
 #include "calm/text/bigram.hpp"
+#include "calm/train/distributed_evaluation.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
-#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -19,7 +19,7 @@ namespace calm {
 class brier_tally {
 public:
     // The table has the model's vocabulary.
-    explicit brier_tally(bigram_table const* table, shared_pieces* ranks = nullptr) :
+    explicit brier_tally(bigram_table const* table, distributed_evaluation* ranks = nullptr) :
         table_(table), blocks_(
                            ranks, [this](scores const& one) { take(one); }, can_be) {}
 
@@ -41,7 +41,7 @@ public:
 
     // Writes the scores of all `blocks`, and how they were sampled, to an evaluation. Throws errc::data if nothing was
     // scored.
-    template <class Rule> void tell(evaluation& e, settings_of_evaluation<Rule> const& settings, index_t blocks) {
+    template <class Rule> void report_to(evaluation& e, settings_of_evaluation<Rule> const& settings, index_t blocks) {
         blocks_.end(blocks);
         auto const report = report_brier(sequences_);
         e.brier = report.brier;

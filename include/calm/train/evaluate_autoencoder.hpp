@@ -13,8 +13,8 @@
 #include "calm/loss/token_screen.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/tensor/rows.hpp"
+#include "calm/train/distributed_evaluation.hpp"
 #include "calm/train/evaluation.hpp"
-#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -31,7 +31,7 @@ public:
 
     // Accuracies exclude `pad` tokens; the noise uses `seed`. The screen is for the model's vocabulary, or null.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
-                        shared_pieces* ranks = nullptr, token_screen const* screen = nullptr) :
+                        distributed_evaluation* ranks = nullptr, token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
@@ -84,29 +84,29 @@ private:
     void score_chunk() {
         auto const n = static_cast<index_t>(numbers_.size());
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
-        auto const want = bring_numbered(ctx_, std::span<token_id const>(tokens_), model_.vocabulary());
+        arena_scope const workspace(ctx_.workspace);
+        auto const want = unique_ids_to_device(ctx_, std::span<token_id const>(tokens_), model_.vocabulary());
         auto const posterior = model_.posterior(ctx_, want);
-        auto const got = ctx_.scratch.template take<token_id>(extents<dyn>(want.ids.size()));
+        auto const got = ctx_.workspace.template take<token_id>(extents<dyn>(want.ids.size()));
         auto const count_right = [&] {
-            auto const found = on_host(ctx_, got, found_);
+            auto const found = to_host(ctx_, got, found_);
             index_t hits = 0;
             for (std::size_t i = 0; i < tokens_.size(); ++i) hits += tokens_[i] != pad_ && found[i] == tokens_[i];
             return hits;
         };
         model_.decode_tokens(ctx_, got, posterior.mean, screen_);
         right_ += count_right();
-        auto const z = ctx_.scratch.template take<T>(extents<dyn, L>(n));
+        auto const z = ctx_.workspace.template take<T>(extents<dyn, L>(n));
         fill_noise(z);
         evaluate(ctx_, z, posterior.mean + exp(posterior.log_std) * z);
         matrix_view<T const, model_type::D, Backend> const decoded = model_.decode(ctx_, z).y;  // (n K, D)
         model_.choose_tokens(ctx_, got, decoded, screen_);
         right_posterior_ += count_right();
-        auto const losses = ctx_.scratch.template take<T>(extents<dyn>(n * K));
+        auto const losses = ctx_.workspace.template take<T>(extents<dyn>(n * K));
         cross_entropy(ctx_, losses, {}, {}, decoded, model_.embed_tokens.weight.read(), want.ids, 0);
         sums sum;
-        for (T const loss : on_host(ctx_, losses, numbers_found_)) sum.loss += static_cast<double>(loss);
-        for (T const one : on_host(ctx_, posterior.log_std, numbers_found_))
+        for (T const loss : to_host(ctx_, losses, numbers_found_)) sum.loss += static_cast<double>(loss);
+        for (T const one : to_host(ctx_, posterior.log_std, numbers_found_))
             sum.std += std::exp(static_cast<double>(one));
         sums_.add(chunk_, sum);
         counted_ += n * K - std::count(tokens_.begin(), tokens_.end(), pad_);
@@ -126,7 +126,7 @@ private:
     model_type const& model_;
     token_id pad_;
     key noise_;
-    shared_pieces* ranks_;  // null for one rank
+    distributed_evaluation* ranks_;  // null for one rank
     token_screen const* screen_;
     std::vector<index_t> numbers_;  // of patches not scored yet
     std::vector<token_id> tokens_;  // (numbers, K)
@@ -143,7 +143,7 @@ private:
 template <autoencoder_configuration C, class Space>
 autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                                             std::span<token_id const> tokens, token_id pad, std::uint64_t seed,
-                                            shared_pieces* ranks = nullptr) {
+                                            distributed_evaluation* ranks = nullptr) {
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");

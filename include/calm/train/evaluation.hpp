@@ -123,43 +123,43 @@ inline std::string to_json(evaluation const& e) {
 // A table for people, without a final line break.
 inline std::string to_table(evaluation const& e) {
     std::string text;
-    auto const say = [&text](char const* format, auto... values) {
+    auto const print = [&text](char const* format, auto... values) {
         char line[256];
         std::snprintf(line, sizeof line, format, values...);
         text += line;
     };
     auto const scores = [&](char const* name, std::optional<brier_scores> const& x, std::optional<double> const& lm) {
         if (!x) return;
-        say("%-10s %9.4f %9.4f %9.4f %9.4f", name, (*x)[0], (*x)[1], (*x)[2], (*x)[3]);
-        if (lm) say(" %9.2f", *lm);
+        print("%-10s %9.4f %9.4f %9.4f %9.4f", name, (*x)[0], (*x)[1], (*x)[2], (*x)[3]);
+        if (lm) print(" %9.2f", *lm);
         text += '\n';
     };
     if (e.brier) {
-        say("%-10s %9s %9s %9s %9s %9s\n", "", "Brier-1", "Brier-2", "Brier-3", "Brier-4", "BrierLM");
+        print("%-10s %9s %9s %9s %9s %9s\n", "", "Brier-1", "Brier-2", "Brier-3", "Brier-4", "BrierLM");
         scores("model", e.brier, e.brier_lm);
         scores("  error", e.brier_se, e.brier_lm_se);
         scores("optimum", e.optimal_brier, e.optimal_brier_lm);
         scores("bigram", e.bigram_brier, e.bigram_brier_lm);
         scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
-        say("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
-            static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
-            static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
+        print("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
+              static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
+              static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
         if (auto const why = not_positive(*e.brier); !why.empty())
-            say("BrierLM is 0, without an error, because %s\n", why.c_str());
+            print("BrierLM is 0, without an error, because %s\n", why.c_str());
     }
     if (e.brier && e.draws_per_patch)
-        say("sampled at T = %.4g by the %s rule: %.2f draws per patch, %lld capped\n", e.temperature, e.sampler.c_str(),
-            *e.draws_per_patch, static_cast<long long>(e.capped));
-    if (e.head_loss) say("loss of the head %.5f\n", *e.head_loss);
+        print("sampled at T = %.4g by the %s rule: %.2f draws per patch, %lld capped\n", e.temperature,
+              e.sampler.c_str(), *e.draws_per_patch, static_cast<long long>(e.capped));
+    if (e.head_loss) print("loss of the head %.5f\n", *e.head_loss);
     if (e.cross_entropy && e.perplexity)
-        say("cross-entropy %.5f nats a token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
+        print("cross-entropy %.5f nats a token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
     if (e.bits_per_byte)
-        say("%.5f bits a byte%s\n", *e.bits_per_byte,
-            e.bits_per_byte_se ? (" +- " + six_digits(*e.bits_per_byte_se)).c_str() : "");
+        print("%.5f bits a byte%s\n", *e.bits_per_byte,
+              e.bits_per_byte_se ? (" +- " + six_digits(*e.bits_per_byte_se)).c_str() : "");
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
-        say("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
-            static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,
-            *e.posterior_std);
+        print("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",
+              static_cast<long long>(e.patches), 100 * *e.token_accuracy, 100 * *e.token_accuracy_posterior,
+              *e.posterior_std);
     if (!text.empty()) text.pop_back();
     return text;
 }

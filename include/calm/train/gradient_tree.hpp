@@ -51,7 +51,7 @@ public:
             while (r < ranges_.size() && std::cmp_equal(ranges_[r].slot, i)) ++r;
             first_range_.push_back(static_cast<index_t>(r));
         }
-        memory_ = {table_of(arena_, slots_), table_of(arena_, ranges_), static_cast<index_t>(ranges_.size())};
+        memory_ = {device_table(arena_, slots_), device_table(arena_, ranges_), static_cast<index_t>(ranges_.size())};
         waiting_ = arena_.template take<T>(extents<dyn, dyn>(most_waiting(micro_batches), elements_)).data();
     }
     gradient_tree(gradient_tree const&) = delete;

@@ -16,9 +16,9 @@
 #include "calm/sample/sample_token.hpp"
 #include "calm/train/branches.hpp"
 #include "calm/train/brier_tally.hpp"
+#include "calm/train/distributed_evaluation.hpp"
 #include "calm/train/evaluation.hpp"
 #include "calm/train/evaluation_settings.hpp"
-#include "calm/train/shared_pieces.hpp"
 
 namespace calm {
 
@@ -35,7 +35,7 @@ public:
     // of the text.
     likelihood_scoring(context<Backend>& ctx, Model& model, bigram_table const* table,
                        token_evaluation_settings const& settings, token_id pad,
-                       std::span<index_t const> bytes_of_tokens, shared_pieces* ranks = nullptr) :
+                       std::span<index_t const> bytes_of_tokens, distributed_evaluation* ranks = nullptr) :
         ctx_(ctx),
         model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens), ranks_(ranks),
         branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table, ranks),
@@ -60,7 +60,7 @@ public:
         brier_sequence sum;
         branches_.set_text(block.first(block.size() - 1));
         for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
-            if (ranks_ != nullptr) ranks_->keep_in_touch();
+            if (ranks_ != nullptr) ranks_->heartbeat();
             auto const first = static_cast<std::size_t>(*at + 1);
             sum.add(score(number, *at));
             tally_.add_references(block[first - 1], brier_target(block, first, 1));
@@ -69,10 +69,10 @@ public:
     }
 
     // Writes the results to an evaluation. Throws errc::data if nothing was scored.
-    void tell(evaluation& e) {
-        tally_.tell(e, settings_, blocks_seen_);
+    void report_to(evaluation& e) {
+        tally_.report_to(e, settings_, blocks_seen_);
         blocks_.end(blocks_seen_);
-        tell_likelihood(e);
+        report_likelihood(e);
     }
 
 private:
@@ -102,11 +102,11 @@ private:
     // Probabilities of all predictions of a block, and samples of the scored ones.
     void read(index_t number, std::span<token_id const> block, std::vector<index_t> const& positions) {
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         predictions_.assign(block.size() - 1, {});
         for (index_t const p : positions)
             predictions_[static_cast<std::size_t>(p)].drawn.resize(static_cast<std::size_t>(settings_.samples));
-        auto const tokens = bring_ids(ctx_, block.first(block.size() - 1), model_.vocabulary());
+        auto const tokens = ids_to_device(ctx_, block.first(block.size() - 1), model_.vocabulary());
         auto const hidden = model_.forward(ctx_, tokens, tokens.size()).y;
         likelihood sum;
         for_each_logits(ctx_, model_, matrix_view<T const, Model::D, Backend>(hidden), [&](index_t p, auto logits) {
@@ -116,12 +116,12 @@ private:
                     " is outside a vocabulary of ", model_.vocabulary(),
                     "; was the text encoded with another tokenizer?");
             if (next != pad_ && (settings_.positions == 0 || !one.drawn.empty())) count(sum, logits, next);
-            auto& law = laws_[0];
-            law.set(logits, settings_.sampler);
-            one.probability = law.probability(next);
-            one.collision = law.collision();
+            auto& distribution = distributions_[0];
+            distribution.set(logits, settings_.sampler);
+            one.probability = distribution.probability(next);
+            one.collision = distribution.collision();
             auto random = choices(0, number, p);
-            for (auto& token : one.drawn) token = law.draw(detail::uniform53(random));
+            for (auto& token : one.drawn) token = distribution.draw(detail::uniform53(random));
         });
         if (sum.tokens > 0) blocks_.add(number, sum);
     }
@@ -160,12 +160,12 @@ private:
             auto const equal = static_cast<double>(last - first);
             if (equal > 1) {
                 prefix_.push_back(*first);
-                auto& law = laws_[depth - 1];
-                set_law_after(p, law);
-                collisions[depth] += equal * (equal - 1) / (N * (N - 1)) * law.collision();
+                auto& distribution = distributions_[depth - 1];
+                set_distribution_after(p, distribution);
+                collisions[depth] += equal * (equal - 1) / (N * (N - 1)) * distribution.collision();
                 if (depth + 1 < brier_orders) {
                     std::vector<token_id> next(static_cast<std::size_t>(last - first));
-                    for (auto& token : next) token = law.draw(detail::uniform53(random));
+                    for (auto& token : next) token = distribution.draw(detail::uniform53(random));
                     count_collisions(p, next, random, collisions);
                 }
                 prefix_.pop_back();
@@ -175,14 +175,14 @@ private:
     }
 
     // The distribution after the text up to position p and then the prefix.
-    void set_law_after(index_t p, token_law& law) {
+    void set_distribution_after(index_t p, categorical_distribution& distribution) {
         arena_scope const saved(ctx_.saved);
-        arena_scope const scratch(ctx_.scratch);
+        arena_scope const workspace(ctx_.workspace);
         for_each_logits(ctx_, model_, branches_.hidden_after(p, prefix_),
-                        [&](index_t, auto logits) { law.set(logits, settings_.sampler); });
+                        [&](index_t, auto logits) { distribution.set(logits, settings_.sampler); });
     }
 
-    void tell_likelihood(evaluation& e) const {
+    void report_likelihood(evaluation& e) const {
         likelihood all;
         for (auto const& one : likelihoods_) {
             all.nats += one.nats;
@@ -213,11 +213,11 @@ private:
     token_evaluation_settings settings_;
     token_id pad_;
     std::span<index_t const> bytes_;  // (V)
-    shared_pieces* ranks_;            // null for one rank
+    distributed_evaluation* ranks_;   // null for one rank
     branches<Model, Backend> branches_;
-    std::vector<prediction> predictions_;           // (P - 1), of the current block
-    std::array<token_law, brier_orders - 1> laws_;  // one per length of the prefix
-    std::vector<token_id> prefix_;                  // of samples, after the current position
+    std::vector<prediction> predictions_;                                   // (P - 1), of the current block
+    std::array<categorical_distribution, brier_orders - 1> distributions_;  // one per length of the prefix
+    std::vector<token_id> prefix_;                                          // of samples, after the current position
     brier_tally tally_;
     detail::piece_results<likelihood> blocks_;
     std::vector<likelihood> likelihoods_;  // per block

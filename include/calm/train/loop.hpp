@@ -74,18 +74,19 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 // The source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
 // before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,
-          std::convertible_to<collective*> Ranks = std::nullptr_t>
+          std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
-                       autoencoder_recipe const& recipe, training_callbacks const& tell = {}, Ranks ranks = nullptr) {
+                       autoencoder_recipe const& recipe, training_callbacks const& callbacks = {},
+                       Ranks ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    repeated_work<typename Space::backend> backward;
+    captured_graph<typename Space::backend> backward;
     auto const micro = [&](progress&, auto const& losses) {
         auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
-        if (!ctx.rehearsing() && recipe.random_patches > 0)
+        if (!ctx.is_dry_run() && recipe.random_patches > 0)
             detail::put_random_patches(ctx.random(stream::random_patches).by_value(), tokens.ids(), K,
                                        model.vocabulary(), recipe.random_patches,
                                        static_cast<index_t>(first.by_value()));
@@ -96,17 +97,17 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
     detail::train(
-        ctx, parameters_of(model), recipe, tell, {recipe.batch_tokens, work}, 0, micro,
+        ctx, parameters_of(model), recipe, callbacks, {recipe.batch_tokens, work}, 0, micro,
         [&](progress const&) { source(tokens.ids()); }, ranks);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source must fill
 // whole blocks. Throws as train_autoencoder.
 template <model_configuration auto C, class Space, token_source Source,
-          std::convertible_to<collective*> Ranks = std::nullptr_t>
+          std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
                 calm_recipe<typename calm_model<C, Space>::objective> const& recipe,
-                training_callbacks const& tell = {}, Ranks ranks = nullptr) {
+                training_callbacks const& callbacks = {}, Ranks ranks = nullptr) {
     detail::check(recipe);
     constexpr index_t K = C.autoencoder.patch_size;
     require(recipe.block_tokens >= 2 * K && recipe.block_tokens % K == 0, errc::usage,
@@ -117,7 +118,7 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const share = 1.0 / static_cast<double>(recipe.accumulation);
-    repeated_work<typename Space::backend> backward;
+    captured_graph<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
@@ -131,7 +132,7 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
         flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
         static_cast<double>(recipe.sequences * (patches - 1));
     detail::train(
-        ctx, parameters_of(model), recipe, tell, {recipe.sequences * recipe.block_tokens, work},
+        ctx, parameters_of(model), recipe, callbacks, {recipe.sequences * recipe.block_tokens, work},
         detail::bytes_of_parameters(parameters_of(model.ae_model)), micro,
         [&](progress const&) { source(tokens.ids()); }, ranks);
 }
@@ -140,9 +141,9 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
 // (Autoregressive model in docs/mathematics.md). The source must fill sequences of P tokens, in the first phase of K P
 // tokens: there consecutive blocks of a text follow one another. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source,
-          std::convertible_to<collective*> Ranks = std::nullptr_t>
+          std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,
-                          autoregressive_recipe const& given, training_callbacks const& tell = {},
+                          autoregressive_recipe const& given, training_callbacks const& callbacks = {},
                           Ranks ranks = nullptr) {
     auto recipe = given;
     index_t const P = recipe.block_tokens, K = recipe.level.patch;
@@ -161,7 +162,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const place_of = [&](progress const& now) {
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
     };
-    repeated_work<typename Space::backend> backward;
+    captured_graph<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
@@ -171,7 +172,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     index_t const step = recipe.sequences * P;
     double const work = flops::train_autoregressive(C.llama, model.vocabulary(), P) * static_cast<double>(step);
     detail::train(
-        ctx, parameters_of(model), recipe, tell, {step, work, K * step}, 0, micro,
+        ctx, parameters_of(model), recipe, callbacks, {step, work, K * step}, 0, micro,
         [&](progress const& now) { source(place_of(now)); }, ranks);
 }
 

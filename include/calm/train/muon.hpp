@@ -47,8 +47,8 @@ template <class T> struct muon_update {
     T rate;
     CALM_HD void operator()(index_t i) const {
         if (all.record->bad_update != 0) return;
-        T const keep = slot.decays ? all.told->keep : T{1};
-        slot.value[i] = slot.value[i] * keep - all.told->muon * rate * x[i];
+        T const keep = slot.decays ? all.arguments->keep : T{1};
+        slot.value[i] = slot.value[i] * keep - all.arguments->muon * rate * x[i];
     }
 };
 // Clears the gradient (n), unless an update was not finite.
@@ -72,15 +72,15 @@ template <class T> struct divide_by_root {
 template <class T, class Backend>
 void put_of_length_one(context<Backend>& ctx, view<T, extents<dyn, dyn>, Backend> const& y,
                        view<T, extents<dyn, dyn>, Backend> const& x) {
-    if constexpr (block_executor<Backend>) {
-        arena_scope const scope(ctx.scratch);
+    if constexpr (block_backend<Backend>) {
+        arena_scope const scope(ctx.workspace);
         auto const squares = new_total(ctx);
         add_sum(ctx, squares, square(x));
         for_each(ctx, x.size(), divide_by_root<T>{y.data(), x.data(), squares.data()});
     } else {
         extents<dyn, dyn> const as_row(1, x.size());
         auto const all = reshape(x, as_row);
-        evaluate(ctx, reshape(y, as_row), all / sqrt(row_sum(square(all)) + 1e-30));
+        evaluate(ctx, reshape(y, as_row), all / sqrt(sum_axis1(square(all)) + 1e-30));
     }
 }
 
@@ -88,25 +88,25 @@ void put_of_length_one(context<Backend>& ctx, view<T, extents<dyn, dyn>, Backend
 
 // Moves the singular values of x (R, C) towards 1 and keeps its singular vectors. Values of at least 0.01 of the
 // Frobenius norm end in [0.73, 1.27], smaller ones are multiplied by 78 / norm, zeros stay. Returns the result in
-// ctx.scratch; takes three such matrices there, two of the smaller size, and rounded operands.
+// ctx.workspace; takes three such matrices there, two of the smaller size, and rounded operands.
 template <class T, class Backend>
 view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
                                                    view<T, extents<dyn, dyn>, Backend> const& x) {
     bool const wide = x.extent(0) <= x.extent(1);
     index_t const least = wide ? x.extent(0) : x.extent(1);
-    auto now = ctx.scratch.template take<T>(x.extents());
-    auto next = ctx.scratch.template take<T>(x.extents());
-    auto const squared = ctx.scratch.template take<T>(extents<dyn, dyn>(least, least));
-    auto const sum = ctx.scratch.template take<T>(extents<dyn, dyn>(least, least));
+    auto now = ctx.workspace.template take<T>(x.extents());
+    auto next = ctx.workspace.template take<T>(x.extents());
+    auto const squared = ctx.workspace.template take<T>(extents<dyn, dyn>(least, least));
+    auto const sum = ctx.workspace.template take<T>(extents<dyn, dyn>(least, least));
     detail::put_of_length_one(ctx, now, x);
     for (auto const& p : detail::towards_one) {
-        arena_scope const scope(ctx.scratch);
-        auto const factor = shared_factor(ctx, now);
+        arena_scope const scope(ctx.workspace);
+        auto const factor = precast_factor(ctx, now);
         if (wide)
             matmul(ctx, squared, factor, transposed(factor));
         else
             matmul(ctx, squared, transposed(factor), factor);
-        auto const square_factor = shared_factor(ctx, squared);
+        auto const square_factor = precast_factor(ctx, squared);
         matmul(ctx, sum, square_factor, square_factor);
         evaluate(ctx, sum, squared * p.b + sum * p.c);
         evaluate(ctx, next, now * p.a);
@@ -128,7 +128,7 @@ void update_by_muon(context<Backend>& ctx, adamw_memory<T> const& all, adamw_slo
                     hidden_matrix<T> const& m) {
     view<T, extents<dyn, dyn>, Backend> const ahead(m.gradient, {m.rows, m.columns});
     if (slot.size > 0) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const x = orthogonalised(ctx, ahead);
         double const rate = 0.2 * std::sqrt(static_cast<double>(std::max(m.rows, m.columns)));
         for_each(ctx, slot.size, muon_update<T>{all, slot, x.data() + m.first, static_cast<T>(rate)});

@@ -18,9 +18,9 @@
 #include "calm/tensor/graph.hpp"
 #include "calm/train/adamw.hpp"
 #include "calm/train/adamw_settings.hpp"
+#include "calm/train/data_parallel.hpp"
 #include "calm/train/muon.hpp"
 #include "calm/train/optimizer_tensor.hpp"
-#include "calm/train/shared_work.hpp"
 
 namespace calm {
 
@@ -42,7 +42,7 @@ public:
     // From the parameters of a model. With several ranks it updates only this rank's shard and keeps only its state;
     // all ranks make the same calls in the same order. `work` outlives it.
     explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
-                   shared_work* work = nullptr) :
+                   data_parallel* work = nullptr) :
         settings_(settings),
         work_(work) {
         check(settings);
@@ -51,29 +51,29 @@ public:
             require(p.value.data() != nullptr && p.grad.data() != nullptr, errc::usage,
                     "calm::adamw: expected memory for value and gradient of ", p.name,
                     ", found none; call calm::allocate with an arena for each first");
-            auto const [begin, end] = work != nullptr ? work->own(i) : shared_work::part{0, p.value.size()};
+            auto const [begin, end] = work != nullptr ? work->own(i) : data_parallel::part{0, p.value.size()};
             auto const moment = [&, size = end - begin] {
                 auto const zeros = moments_.template take<T>(extents<dyn>(size));
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
                 return zeros.data();
             };
-            bool const leads = settings.muon > 0 && p.is_hidden;
+            bool const uses_muon = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
-            T* const second = leads && work == nullptr ? nullptr : moment();  // gather_to_first needs both
-            leads_.push_back(leads);
-            if (leads) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
+            T* const second = uses_muon && work == nullptr ? nullptr : moment();  // gather_to_first needs both
+            leads_.push_back(uses_muon);
+            if (uses_muon) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays,
-                              p.is_hidden, leads});
+                              p.is_hidden, uses_muon});
             marks_.push_back({p.name, p.received_gradients, p.grad.data(), p.value.size()});
         }
         ranges_ = detail::ranges_of(slots_);
         auto const count = static_cast<index_t>(ranges_.size());
         auto const one = extents<1>();
-        memory_ = {table_of(moments_, slots_),
-                   table_of(moments_, ranges_),
+        memory_ = {device_table(moments_, slots_),
+                   device_table(moments_, ranges_),
                    count,
                    moments_.template take<double>(extents<dyn>(1 + count)).data(),
-                   moments_.template take<detail::adamw_told<T>>(one).data(),
+                   moments_.template take<detail::adamw_arguments<T>>(one).data(),
                    moments_.template take<detail::adamw_record>(one).data()};
         detail::memory_of<Backend>::clear(memory_.record, sizeof(detail::adamw_record));
         all_ = memory_;
@@ -89,9 +89,9 @@ public:
     // Norm of all gradients together, summed in double over ranges that do not depend on the number of threads. Not
     // finite if any gradient is not.
     double gradient_norm(context<Backend> const& ctx) {
-        if (ctx.rehearsing()) return 0;
+        if (ctx.is_dry_run()) return 0;
         measure(ctx);
-        return std::sqrt(fetch(ctx, all_.sums));
+        return std::sqrt(copy_to_host(ctx, all_.sums));
     }
 
     // One update with the gradients added since the last one; clears them. `loss` is the step's loss, which is checked
@@ -101,7 +101,7 @@ public:
     double step(context<Backend>& ctx, double rate, double loss = 0) requires host_memory<Backend> {
         require_gradients(ctx);
         double norm = 0;
-        if (ctx.rehearsing())
+        if (ctx.is_dry_run())
             update_hidden(ctx);
         else
             norm = update(ctx, rate, loss).norm;
@@ -129,8 +129,8 @@ public:
     // not finite: it and later steps changed nothing, and `require_finite` reports why. Valid until the next call.
     std::span<step_outcome const> outcomes(context<Backend> const& ctx, index_t n) {
         outcomes_.clear();
-        if (ctx.rehearsing()) return outcomes_;
-        auto const record = fetch(ctx, memory_.record);
+        if (ctx.is_dry_run()) return outcomes_;
+        auto const record = copy_to_host(ctx, memory_.record);
         index_t const last = record.bad_update != 0 ? record.bad_update - 1 : updates_;
         for (index_t u = updates_ - std::min({n, updates_, outcomes_kept}) + 1; u <= last; ++u)
             outcomes_.push_back(record.steps[u % outcomes_kept]);
@@ -145,10 +145,10 @@ public:
     // Throws errc::non_finite if a step was not finite, naming the first bad tensor and the step, and lets the next
     // step update again; waits for a device. Gradients stay as they were: see `discard`.
     void require_finite(context<Backend> const& ctx) {
-        auto const record = fetch(ctx, memory_.record);
+        auto const record = copy_to_host(ctx, memory_.record);
         if (record.bad_update == 0) return;
         updates_ = record.bad_update - 1;
-        put(ctx, &memory_.record->bad_update, index_t{});
+        copy_to_device(ctx, &memory_.record->bad_update, index_t{});
         auto const bad = record.steps[record.bad_update % outcomes_kept];
         if (auto const slot = std::isfinite(bad.norm) ? marks_.size() : first_bad_slot(ctx); slot < marks_.size())
             fail(record.bad_step,
@@ -170,7 +170,7 @@ public:
     // First and second moment of every parameter, named as in torch's AdamW: exp_avg.<parameter>,
     // exp_avg_sq.<parameter>; Muon has only the first. With updates() they are the whole optimizer state; each rank has
     // its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
-    // `bring_moments` fills, `resume_after` uploads and `forget_copies` frees them.
+    // `copy_moments_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {
@@ -183,8 +183,8 @@ public:
         });
     }
     // Copies the current optimizer state into what tensors() returned; waits for a device.
-    void bring_moments(context<Backend> const& ctx) {
-        for_each_copy([&](T* there, std::span<T> here) { fetch(ctx, here, there); });
+    void copy_moments_to_host(context<Backend> const& ctx) {
+        for_each_copy([&](T* there, std::span<T> here) { copy_to_host(ctx, here, there); });
     }
     // Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
     // sizes. All ranks call it.
@@ -218,7 +218,7 @@ public:
                 hidden_from);
         updates_ = updates;
         hidden_from_ = hidden_from;
-        for_each_copy([&](T* there, std::span<T const> here) { put(ctx, there, here); });
+        for_each_copy([&](T* there, std::span<T const> here) { copy_to_device(ctx, there, here); });
     }
 
     // Updates made so far, or enqueued on a device; the bias corrections depend on it.
@@ -238,7 +238,7 @@ private:
         std::vector<optimizer_tensor> all;
         for (std::size_t i = 0; i < slots_.size(); ++i)
             for (bool const second : {false, true}) {
-                if (second && slots_[i].leads) continue;
+                if (second && slots_[i].uses_muon) continue;
                 auto const [elements, begin] = place_of(i, second, second ? slots_[i].second : slots_[i].first);
                 auto const kind = second ? optimizer_tensor::second_moment : optimizer_tensor::first_moment;
                 all.push_back({std::string(kind) + marks_[i].name, sizeof(T), std::as_writable_bytes(elements),
@@ -290,7 +290,7 @@ private:
 
     // The next update, on the host.
     step_outcome update(context<Backend>& ctx, double rate, double loss) {
-        tell(ctx, rate, loss);
+        upload_arguments(ctx, rate, loss);
         measure(ctx, {.updates = true});
         require_finite(ctx);
         require_usable(ctx, rate);
@@ -300,16 +300,16 @@ private:
     }
     // The updates by Muon, after update_parameters.
     void update_hidden(context<Backend>& ctx) {
-        if (work_ != nullptr && !hidden_.empty() && !ctx.rehearsing()) work_->gather_gradients(leads_);
+        if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Sum of squares of all gradients, on all ranks, then conclude() if `use` says so.
     void measure(context<Backend> const& ctx, detail::norm_use use = {}) {
         detail::measure_ranges(ctx, memory_, use);
-        if (work_ != nullptr && !ctx.rehearsing()) {
+        if (work_ != nullptr && !ctx.is_dry_run()) {
             std::vector<double> room;
-            auto const own = on_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
-            put(ctx, all_.sums + 1, work_->squares_of_all(own));
+            auto const own = to_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
+            copy_to_device(ctx, all_.sums + 1, work_->squares_of_all(own));
         }
         detail::measure_norm(ctx, all_, use);
     }
@@ -317,7 +317,7 @@ private:
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
         if (work_ != nullptr) return work_->first_bad();
         std::vector<double> room;
-        auto const sums = on_host(ctx, view_of_sums(), room);
+        auto const sums = to_host(ctx, view_of_sums(), room);
         for (std::size_t r = 0; r < ranges_.size(); ++r)
             if (!std::isfinite(sums[1 + r])) return static_cast<std::size_t>(ranges_[r].slot);
         return marks_.size();
@@ -325,9 +325,9 @@ private:
     // Enqueues the next update on a device.
     void ask(context<Backend>& ctx, double rate, double loss, double const* loss_there) {
         require_gradients(ctx);
-        if (!ctx.rehearsing()) {
+        if (!ctx.is_dry_run()) {
             require_usable(ctx, rate);
-            tell(ctx, rate, loss);
+            upload_arguments(ctx, rate, loss);
         }
         auto const work = [&] {
             measure(ctx, {.updates = true, .loss = loss_there});
@@ -335,7 +335,7 @@ private:
             update_hidden(ctx);
         };
         work_ != nullptr ? work() : void(updating_(ctx, {loss_there}, work));
-        if (!ctx.rehearsing()) ++updates_;
+        if (!ctx.is_dry_run()) ++updates_;
         forget_marks();
     }
 
@@ -344,29 +344,29 @@ private:
     }
 
     // Writes the arguments of the next update; a learning rate that is not usable becomes 0.
-    void tell(context<Backend> const& ctx, double given_rate, double loss) const {
+    void upload_arguments(context<Backend> const& ctx, double given_rate, double loss) const {
         double const rate = is_usable(given_rate) ? given_rate : 0;
         index_t const update = updates_ + 1;
-        using corrected = typename detail::adamw_told<T>::corrected;
+        using corrected = typename detail::adamw_arguments<T>::corrected;
         auto const after = [&](index_t updates) {
             auto const count = static_cast<double>(updates);
             double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
             return corrected{static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
                              static_cast<T>(1 / second_root)};
         };
-        detail::adamw_told<T> const told{index_t{ctx.step},
-                                         update,
-                                         loss,
-                                         settings_.clip,
-                                         static_cast<T>(1 - rate * settings_.weight_decay),
-                                         static_cast<T>(1 - settings_.beta1),
-                                         static_cast<T>(settings_.beta2),
-                                         static_cast<T>(1 - settings_.beta2),
-                                         after(update),
-                                         after(update - hidden_from_),
-                                         static_cast<T>(settings_.eps),
-                                         static_cast<T>(rate * settings_.muon)};
-        put(ctx, memory_.told, told);
+        detail::adamw_arguments<T> const arguments{index_t{ctx.step},
+                                                   update,
+                                                   loss,
+                                                   settings_.clip,
+                                                   static_cast<T>(1 - rate * settings_.weight_decay),
+                                                   static_cast<T>(1 - settings_.beta1),
+                                                   static_cast<T>(settings_.beta2),
+                                                   static_cast<T>(1 - settings_.beta2),
+                                                   after(update),
+                                                   after(update - hidden_from_),
+                                                   static_cast<T>(settings_.eps),
+                                                   static_cast<T>(rate * settings_.muon)};
+        copy_to_device(ctx, memory_.arguments, arguments);
     }
 
     // A whole parameter; its slot may be only this rank's shard.
@@ -378,7 +378,7 @@ private:
     };
 
     adamw_settings settings_;
-    shared_work* work_;  // null for one rank
+    data_parallel* work_;  // null for one rank
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
     std::vector<own_mark> marks_;                   // in the same order
@@ -387,7 +387,7 @@ private:
     std::vector<detail::parameter_range> ranges_;
     detail::adamw_memory<T> memory_;  // this rank's shard
     detail::adamw_memory<T> all_;     // memory_ with the sums of all ranks' ranges
-    repeated_work<Backend> updating_;
+    captured_graph<Backend> updating_;
     index_t updates_ = 0;
     index_t hidden_from_ = 0;  // updates before the state of hidden matrices began
     std::vector<step_outcome> outcomes_;

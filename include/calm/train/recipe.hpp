@@ -37,7 +37,7 @@ struct training_recipe {
     index_t save_every = 0;      // steps; 0: every tenth of the run
     // Most steps that a device does before the host waits and reports each of them. The host also waits for a due
     // evaluation or checkpoint, and at the end. On the CPU every step is reported at once.
-    index_t tell_every = 1;
+    index_t log_every = 1;
     double machine_peak = 0;  // FLOP/s, from measure_peak; 0: unknown
     // Fraction of the run, in [0, 1), that is a first phase; both phases have their own warm-up and decay. 0: one
     // phase.
@@ -125,7 +125,7 @@ inline index_t first_phase_steps(training_recipe const& r) {
 }
 
 // Progress of a run by steps or by time, whichever is further: 0 .. 1.
-inline double share_done(training_recipe const& r, index_t steps, double seconds) {
+inline double progress_fraction(training_recipe const& r, index_t steps, double seconds) {
     double done = 0;
     if (r.steps > 0) done = static_cast<double>(steps) / static_cast<double>(r.steps);
     if (r.seconds > 0) done = std::max(done, seconds / r.seconds);
@@ -146,8 +146,8 @@ inline void check(training_recipe const& r) {
     require(r.steps <= limits::steps && std::isfinite(r.seconds), errc::usage, "training: expected at most ",
             limits::steps, " steps and a finite time, found ", r.steps, " steps and ", r.seconds, " seconds");
     require(r.accumulation >= 1, errc::usage, "training: expected at least 1 micro-batch per step");
-    require(r.tell_every >= 1 && r.tell_every <= outcomes_kept, errc::usage, "training: expected a report every 1 to ",
-            outcomes_kept, " steps, found ", r.tell_every);
+    require(r.log_every >= 1 && r.log_every <= outcomes_kept, errc::usage, "training: expected a report every 1 to ",
+            outcomes_kept, " steps, found ", r.log_every);
     require(r.skip_nonfinite >= 0, errc::usage, "training: expected at least 0 steps that may be skipped");
     require(r.first_phase >= 0 && r.first_phase < 1, errc::usage,
             "training: expected a first phase of a share of the run from 0 to below 1, found ", r.first_phase);

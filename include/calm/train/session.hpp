@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "calm/model/calm.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/train/loop.hpp"
 
@@ -32,7 +32,7 @@ void copy_parameters(Context const& ctx, To& to, From& from) {
 // train_autoencoder. Throws errc::memory.
 template <model_configuration auto C, class Backend>
 auto make_autoencoder(context<Backend> const& ctx, index_t vocabulary) {
-    resident<typename calm_model<C, space<Backend>>::autoencoder_type> made(vocabulary);
+    owned_model<typename calm_model<C, space<Backend>>::autoencoder_type> made(vocabulary);
     initialise(ctx, made.model);
     return made;
 }
@@ -41,7 +41,7 @@ auto make_autoencoder(context<Backend> const& ctx, index_t vocabulary) {
 // and head are initialised from the context's seed, ready for train_calm. Throws errc::memory.
 template <model_configuration auto C, class Backend>
 auto make_calm(context<Backend> const& ctx, typename calm_model<C, space<Backend>>::autoencoder_type& trained) {
-    resident<calm_model<C, space<Backend>>> made(trained.vocabulary());
+    owned_model<calm_model<C, space<Backend>>> made(trained.vocabulary());
     copy_parameters(ctx, made.model.ae_model, trained);
     initialise(ctx, made.model);
     return made;
@@ -99,11 +99,11 @@ struct for_seconds {
 // Callbacks that call f(progress) for every n-th step and nothing else. Throws errc::usage unless n > 0.
 template <std::invocable<progress const&> F> training_callbacks every_steps(index_t n, F f) {
     require(n > 0, errc::usage, "calm::every_steps: expected an interval of at least 1 step");
-    training_callbacks tell;
-    tell.step = [n, f = std::move(f)](progress const& now) {
+    training_callbacks callbacks;
+    callbacks.step = [n, f = std::move(f)](progress const& now) {
         if ((now.step + 1) % n == 0) f(now);
     };
-    return tell;
+    return callbacks;
 }
 
 }  // namespace calm

@@ -16,12 +16,12 @@
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/tensor/bf16_copies.hpp"
+#include "calm/train/data_parallel.hpp"
+#include "calm/train/gradient_hooks.hpp"
 #include "calm/train/gradient_tree.hpp"
-#include "calm/train/gradient_watch.hpp"
 #include "calm/train/optimizer.hpp"
-#include "calm/train/parameter_shares.hpp"
 #include "calm/train/recipe.hpp"
-#include "calm/train/shared_work.hpp"
+#include "calm/train/sharded_optimizer.hpp"
 #include "calm/train/step_losses.hpp"
 #include "calm/train/throughput.hpp"
 #include "calm/train/training_callbacks.hpp"
@@ -59,37 +59,37 @@ public:
 
     // All references outlive it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
-             training_callbacks const& tell, step_size size, std::size_t frozen_bytes, micro_batch_step const& micro,
-             taking const& take, shared_work* work) :
+             training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
+             micro_batch_step const& micro, taking const& take, data_parallel* work) :
         ctx_(ctx),
-        recipe_(r), tell_(tell), size_(size), work_(work),
+        recipe_(r), callbacks_(callbacks), size_(size), work_(work),
         own_micro_batches_(several() ? work->micro_batches(r.accumulation) : r.accumulation),
         weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes), micro_(micro),
         take_(take), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
                             r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
         optimizer_(parameters, r.optimizer, work), tree_(parameters, own_micro_batches_),
-        tells_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
-        losses_(extents<dyn>((tells_at_once_ ? 1 : r.tell_every) * r.accumulation)) {
+        logs_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
+        losses_(extents<dyn>((logs_at_once_ ? 1 : r.log_every) * r.accumulation)) {
         add_matrices(copies_, parameters);
         require(r.rounding == weight_rounding::nearest || multiplies_in_bf16(ctx), errc::usage,
                 "training: expected a context that multiplies in bf16 for stochastic rounding of weights; call "
                 "multiply_in_bf16 for it, or set the recipe's rounding to nearest");
-        if (several() && host_memory<Backend>) watch_.emplace(parameters, work->group_begins());
+        if (several() && host_memory<Backend>) hooks_.emplace(parameters, work->group_begins());
     }
 
     void run() {
-        rehearse();
+        dry_run();
         auto const planned = plan();
         memory_ = planned.total();
-        if (tell_.start) tell_.start(planned);
+        if (callbacks_.start) callbacks_.start(planned);
         resume();
         // From here on all ranks act alike, if they begin alike.
         if (several()) work_->begin_together(ctx_.seed, state_, recipe_, size_.tokens);
         agree_on_time();
         used_ = state_.seconds;
         throughput speed(several() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
-        done_ = share_done(recipe_, state_.step, used_);
-        asked_.reserve(static_cast<std::size_t>(recipe_.tell_every));
+        done_ = progress_fraction(recipe_, state_.step, used_);
+        asked_.reserve(static_cast<std::size_t>(recipe_.log_every));
         for (bool last = done_ >= 1; !last;) {
             if (in_first_phase() && done_ >= recipe_.first_phase) state_.first_phase_steps = state_.step;
             double const done_before = done_;
@@ -97,13 +97,13 @@ public:
             try {
                 ask_for_a_step(left_out);
             } catch (error const&) {
-                if (!asked_.empty()) tell_steps(speed, {});
+                if (!asked_.empty()) report_steps(speed, {});
                 throw;
             }
-            done_ = share_done(recipe_, state_.step, used_ + speed.elapsed());
+            done_ = progress_fraction(recipe_, state_.step, used_ + speed.elapsed());
             if (is_told_later(done_before)) continue;
-            tell_steps(speed, left_out);
-            last = tell_intervals(asked_.back(), done_before, speed);
+            report_steps(speed, left_out);
+            last = report_intervals(asked_.back(), done_before, speed);
             asked_.clear();
             speed.resume();
         }
@@ -117,12 +117,12 @@ private:
         if (several()) clock_ = work_->agree_on_time(state_.step);
     }
 
-    void rehearse() {
+    void dry_run() {
         ctx_.step = 0;
-        ctx_.rehearse(true);
+        ctx_.set_dry_run(true);
         step(false, 0);
         if (in_first_phase()) step(true, 0);
-        ctx_.rehearse(false);
+        ctx_.set_dry_run(false);
     }
 
     [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
@@ -147,12 +147,12 @@ private:
                  {"moments", (several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
                                  (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
                  {ctx_.saved.name(), ctx_.saved.peak()},
-                 {ctx_.scratch.name(), ctx_.scratch.peak()}}};
+                 {ctx_.workspace.name(), ctx_.workspace.peak()}}};
     }
 
     void resume() {
         state_.moments = optimizer_.tensors();
-        if (tell_.resume) tell_.resume(state_);
+        if (callbacks_.resume) callbacks_.resume(state_);
         require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0 &&
                     state_.first_phase_steps >= 0 && state_.first_phase_steps <= state_.step,
                 errc::usage, "training: expected a state to resume from without negative numbers, of at most ",
@@ -167,8 +167,8 @@ private:
         state_.moments.clear();
         optimizer_.forget_copies();
     }
-    void bring_moments() {
-        if (!several()) return optimizer_.bring_moments(ctx_);
+    void copy_moments_to_host() {
+        if (!several()) return optimizer_.copy_moments_to_host(ctx_);
         state_.moments = optimizer_.gather_moments();
     }
 
@@ -179,11 +179,11 @@ private:
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
         auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
         // Micro-batches are alike: one is enough to measure memory.
-        index_t const micro_batches = ctx_.rehearsing() ? 1 : recipe_.accumulation;
-        index_t const first = ctx_.rehearsing() ? 0 : rank() * own_micro_batches_;
+        index_t const micro_batches = ctx_.is_dry_run() ? 1 : recipe_.accumulation;
+        index_t const first = ctx_.is_dry_run() ? 0 : rank() * own_micro_batches_;
         std::optional copies(copies_.use(ctx_, recipe_.rounding));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
-            if (take_ && !ctx_.rehearsing()) take_(now);
+            if (take_ && !ctx_.is_dry_run()) take_(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
             add_gradients(number, first_phase, [&] {
@@ -199,7 +199,7 @@ private:
         ctx_.micro_batch = 0;
         copies.reset();  // the weights change
         std::span const of_step(losses, static_cast<std::size_t>(recipe_.accumulation));
-        if (several() && !ctx_.rehearsing()) work_->add_up(std::as_writable_bytes(of_step));
+        if (several() && !ctx_.is_dry_run()) work_->add_up(std::as_writable_bytes(of_step));
         now.rate = rate;
         if constexpr (device_memory<Backend>) {
             for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
@@ -208,24 +208,24 @@ private:
             add_losses(now, of_step);
             now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
         }
-        if (several() && !ctx_.rehearsing()) work_->gather_values();
+        if (several() && !ctx_.is_dry_run()) work_->gather_values();
         return now;
     }
     // Adds the gradients of one micro-batch to the earlier ones. Buckets that the last micro-batch completes are
     // exchanged while it runs.
     template <class Micro> void add_gradients(index_t number, bool first_phase, Micro const& micro) {
-        if (!watch_ || (number + 1 < own_micro_batches_ && !ctx_.rehearsing())) {
+        if (!hooks_ || (number + 1 < own_micro_batches_ && !ctx_.is_dry_run())) {
             micro();
             tree_.add(ctx_, number);
-        } else if (ctx_.rehearsing()) {
-            watch_->learn(first_phase, micro);
+        } else if (ctx_.is_dry_run()) {
+            hooks_->learn(first_phase, micro);
         } else {
             auto const& begins = work_->group_begins();
             auto const begin = [&](std::size_t group) {
                 tree_.add(ctx_, number, begins[group], begins[group + 1]);
                 work_->begin_adding_up(group);
             };
-            watch_->run(ctx_, first_phase, micro, begin, [&] { work_->bring_on(); });
+            hooks_->run(ctx_, first_phase, micro, begin, [&] { work_->make_progress(); });
         }
     }
     // Adds the mean over all micro-batches.
@@ -243,7 +243,7 @@ private:
     progress step_or_skip(std::optional<error>& why) {
         try {
             auto now = step(in_first_phase(), rate());
-            if (device_memory<Backend> && tells_at_once_)
+            if (device_memory<Backend> && logs_at_once_)
                 take(now, optimizer_.last_outcome(ctx_), has_parts(now) ? brought_losses(1) : no_losses());
             return now;
         } catch (error const& problem) {
@@ -277,27 +277,27 @@ private:
     [[nodiscard]] bool is_told_later(double done_before) const {
         auto now = asked_.back();
         now.done = done_;
-        return !tells_at_once_ && std::ssize(asked_) < recipe_.tell_every && done_ < 1 &&
+        return !logs_at_once_ && std::ssize(asked_) < recipe_.log_every && done_ < 1 &&
                !is_measured(now, done_before) && !is_due(recipe_.save_every, now, done_before);
     }
 
     // Reports the enqueued steps in order. Throws errc::non_finite for the first that was not finite.
-    void tell_steps(throughput& speed, std::optional<error> const& left_out) {
-        std::size_t const finite = tells_at_once_ ? asked_.size() : bring_outcomes();
+    void report_steps(throughput& speed, std::optional<error> const& left_out) {
+        std::size_t const finite = logs_at_once_ ? asked_.size() : copy_outcomes_to_host();
         index_t tokens = 0;
         for (auto const& now : asked_) tokens += now.first_phase ? size_.first_phase_tokens : size_.tokens;
         speed.add(tokens, std::ssize(asked_));
         for (std::size_t i = 0; i < finite; ++i) {
             auto& now = asked_[i];
             complete(now, speed);
-            if (left_out && tell_.skipped) tell_.skipped(now, *left_out);
-            if (tell_.step) tell_.step(now);
+            if (left_out && callbacks_.skipped) callbacks_.skipped(now, *left_out);
+            if (callbacks_.step) callbacks_.step(now);
         }
         if (finite < asked_.size()) optimizer_.require_finite(ctx_);
         done_ = asked_.back().done;
     }
     // Waits for a device; returns how many steps, from the first, were finite.
-    std::size_t bring_outcomes() {
+    std::size_t copy_outcomes_to_host() {
         auto const came = optimizer_.outcomes(ctx_, std::ssize(asked_));
         auto const losses = has_parts(asked_.front()) ? brought_losses(asked_.size()) : no_losses();
         auto const each = losses.size() / asked_.size();
@@ -315,7 +315,7 @@ private:
     // Losses of the first enqueued steps, on the host.
     std::span<autoencoder_losses const> brought_losses(std::size_t steps) {
         auto const count = static_cast<index_t>(steps) * recipe_.accumulation;
-        return on_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
+        return to_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
                        losses_found_);
     }
     // Fills in the values that are known only after the step.
@@ -328,7 +328,7 @@ private:
         now.seconds = used_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
                                               recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
-        now.done = share_done(recipe_, now.step + 1, now.seconds);
+        now.done = progress_fraction(recipe_, now.step + 1, now.seconds);
     }
 
     // Whether an evaluation is due after this step, which is not the last.
@@ -337,22 +337,22 @@ private:
     }
 
     // Evaluation, saving and checkpoint, each if it is due after this step; returns whether the run ends.
-    bool tell_intervals(progress const& now, double done_before, throughput const& speed) {
+    bool report_intervals(progress const& now, double done_before, throughput const& speed) {
         bool const whole = now.done >= 1;
-        bool const last = whole || (tell_.stop && tell_.stop());
+        bool const last = whole || (callbacks_.stop && callbacks_.stop());
         bool const measured = !whole && is_measured(now, done_before);
-        if (measured && tell_.evaluate) tell_.evaluate(now);
+        if (measured && callbacks_.evaluate) callbacks_.evaluate(now);
         bool const due = !last && is_due(recipe_.save_every, now, done_before);
-        if (due && tell_.save) tell_.save(now);
+        if (due && callbacks_.save) callbacks_.save(now);
         if (measured || due) agree_on_time();
         if (last || due || measured) {
             state_.seconds = used_ + speed.elapsed();
-            if (last && tell_.ended) tell_.ended(now);
-            if (tell_.checkpoint || several()) bring_moments();
-            if (tell_.checkpoint && rank() == 0)
-                tell_.checkpoint(state_, last  ? state_after::end
-                                         : due ? state_after::interval
-                                               : state_after::evaluation);
+            if (last && callbacks_.ended) callbacks_.ended(now);
+            if (callbacks_.checkpoint || several()) copy_moments_to_host();
+            if (callbacks_.checkpoint && rank() == 0)
+                callbacks_.checkpoint(state_, last  ? state_after::end
+                                              : due ? state_after::interval
+                                                    : state_after::evaluation);
             if (several()) forget_moments();
             agree_on_time();
         }
@@ -361,9 +361,9 @@ private:
 
     context<Backend>& ctx_;
     training_recipe const& recipe_;
-    training_callbacks const& tell_;
+    training_callbacks const& callbacks_;
     step_size size_;
-    shared_work* work_;          // null for one rank
+    data_parallel* work_;        // null for one rank
     index_t own_micro_batches_;  // per step
     std::size_t weights_;        // bytes
     std::size_t frozen_bytes_;
@@ -372,7 +372,7 @@ private:
     std::array<schedule, 2> rates_;  // of the only or second phase, then of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
-    std::optional<gradient_watch<Space>> watch_;  // with several ranks
+    std::optional<gradient_hooks<Space>> hooks_;  // with several ranks
     bf16_copies<Backend> copies_;                 // rounded weights for the products of one step
     training_state state_;
     std::size_t memory_ = 0;       // bytes of the plan
@@ -380,7 +380,7 @@ private:
     double done_ = 0;              // progress, 0 .. 1
     double clock_ = 0;             // seconds, with several ranks
     std::vector<progress> asked_;  // steps not reported yet
-    bool tells_at_once_;           // the host knows the outcome of each step before it enqueues the next
+    bool logs_at_once_;            // the host knows the outcome of each step before it enqueues the next
     tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // one per micro-batch of the steps in asked_
     tensor<autoencoder_losses, extents<1>, Backend> newest_;    // on a device: of the last micro-batch
     tensor<double, extents<1>, Backend> loss_;                  // on a device: of the last step
@@ -390,13 +390,13 @@ private:
 // A whole run, on one rank or several.
 template <class Space, class Ranks = std::nullptr_t>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
-           training_recipe const& r, training_callbacks const& tell, step_size size, std::size_t frozen_bytes,
+           training_recipe const& r, training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
            typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
            Ranks ranks = nullptr) {
     // Every rank that has part of a matrix runs Muon on all of it, and a single bucket splits the fewest matrices.
-    auto const when = r.optimizer.muon > 0 ? adding::after_backward : adding::during_backward;
+    auto const when = r.optimizer.muon > 0 ? gradient_exchange::after_backward : gradient_exchange::during_backward;
     auto const work = part_of(ctx, parameters, when, ranks);
-    training<Space>(ctx, parameters, r, tell, size, frozen_bytes, micro, take, work.get()).run();
+    training<Space>(ctx, parameters, r, callbacks, size, frozen_bytes, micro, take, work.get()).run();
 }
 
 }  // namespace calm::detail

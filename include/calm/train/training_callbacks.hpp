@@ -67,7 +67,7 @@ struct progress {
 };
 
 // All may be empty. Evaluation and saving count as time of the run, not in tokens_per_second. On a device, steps are
-// reported in batches of training_recipe::tell_every; speed and time are measured at the end of the batch.
+// reported in batches of training_recipe::log_every; speed and time are measured at the end of the batch.
 struct training_callbacks {
     std::function<void(memory_plan const&)> start;  // once, before the first step
     // Before the first step: fills in the counters and the optimizer state to resume from. The model already has its

@@ -14,7 +14,7 @@
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_directory.hpp"
-#include "calm/model/resident.hpp"
+#include "calm/model/owned_model.hpp"
 
 namespace {
 
@@ -59,7 +59,7 @@ void write(std::string const& path, std::vector<float> const& all) {
 
 template <calm::autoregressive_configuration C> void compare(std::string const& folder, std::string const& name) {
     auto const from = calm::read_model_description(folder + "/" + name);
-    calm::resident<calm::autoregressive_model<C>> own(from.vocabulary(), calm::held_for::use);
+    calm::owned_model<calm::autoregressive_model<C>> own(from.vocabulary(), calm::model_mode::inference);
     load_autoregressive(from, own.model);
     auto const ours = logits(own.model, folder), theirs = numbers<float>(folder + "/" + name + ".logits");
     float most = 0, largest = 0;
@@ -78,7 +78,7 @@ template <calm::autoregressive_configuration C> void compare(std::string const& 
 
 template <calm::autoregressive_configuration C> void make(std::string const& folder, std::string const& name) {
     constexpr calm::index_t vocabulary = 211;
-    calm::resident<calm::autoregressive_model<C>> own(vocabulary, calm::held_for::use);
+    calm::owned_model<calm::autoregressive_model<C>> own(vocabulary, calm::model_mode::inference);
     initialise(calm::context<>(3, 1), own.model);
     for (auto const& p : parameters_of(own.model))
         if (p.starts == calm::role::weight)

@@ -1,4 +1,4 @@
-// NCCL itself: it links, makes a key, and reports in time that there is no GPU. tests/ranks tests nccl_engine.
+// NCCL itself: it links, makes a key, and reports in time that there is no GPU. tests/ranks tests nccl_transport.
 #include "calm/ranks/nccl.hpp"
 
 #include <chrono>
@@ -29,7 +29,7 @@ void a_key_is_made_without_a_gpu() {
 void ranks_without_a_gpu_are_told() {
     auto const begun = std::chrono::steady_clock::now();
     check_refused("two ranks without a GPU", calm::errc::distributed, [] {
-        calm::on_ranks(2, [](calm::collective& ranks) {
+        calm::on_ranks(2, [](calm::process_group& ranks) {
             ranks.timeout = 20;
             try {
                 calm::nccl_devices const devices(ranks, calm::nccl_library(nullptr, 4096));
@@ -47,14 +47,14 @@ void ranks_without_a_gpu_are_told() {
 // With a GPU, one rank begins, exchanges without peers, and ends.
 void one_rank_begins_and_ends() {
     calm::context<calm::cuda> const ctx;
-    calm::on_ranks(1, [&](calm::collective& ranks) {
+    calm::on_ranks(1, [&](calm::process_group& ranks) {
         ranks.timeout = 60;
         calm::nccl_devices const devices(ranks, calm::nccl_library(ctx.queue(), ctx.device()));
         check(ranks.devices == &devices, "NCCL is what the rank has");
-        std::vector<calm::collective::sent> const to(1);
-        std::vector<calm::collective::received> const from(1);
+        std::vector<calm::process_group::sent> const to(1);
+        std::vector<calm::process_group::received> const from(1);
         for (int i = 0; i < 2; ++i) ranks.exchange_on_devices(to, from);
-        ranks.finish_on_devices();
+        ranks.wait_on_devices();
     });
 }
 // The NCCL call itself also fails in time without a GPU.

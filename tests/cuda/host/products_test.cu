@@ -40,8 +40,8 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
     matrix<T> c(m, n, 3 * more, skipped, 3);
     matrix<T> const bias(1, n, 0, skipped, 4);
     auto const before = c;
-    matrix<T> const plus(m, n, 3 * more, skipped, 5);  // with the stride of c
-    if (from != start::what_was_there)                 // which must not be read
+    matrix<T> const addend(m, n, 3 * more, skipped, 5);  // with the stride of c
+    if (from != start::what_was_there)                   // which must not be read
         for (index_t i = 0; i < m; ++i)
             std::fill_n(c.values.data() + c.first + i * c.stride, n,
                         static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
@@ -58,7 +58,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
                                      b_transposed,
                                      from == start::what_was_there,
                                      from == start::bias ? bias.data() : nullptr};
-    if (from == start::other_rows) p.plus = plus.data();
+    if (from == start::other_rows) p.addend = addend.data();
     check(products.multiply(nullptr, p), "a product is computed");
     using factor = calm::computed_in<T>;
     double const of_result = std::is_same_v<T, factor> ? 0 : 0x1p-8;  // rounded once
@@ -70,7 +70,7 @@ void compare_product(lt_products<lt_on_host>& products, index_t m, index_t n, in
             double expected = before.values[at];
             if (j < n) {
                 if (from == start::zero) expected = 0;
-                if (from == start::other_rows) expected = plus.values[at];
+                if (from == start::other_rows) expected = addend.values[at];
                 if (from == start::bias) expected = bias.values[static_cast<std::size_t>(bias.first + j)];
                 for (index_t l = 0; l < k; ++l)
                     expected +=
@@ -137,7 +137,7 @@ void shapes_are_chosen_once() {
     p.b_transposed = true;
     ask(p, 6, "so is a transposed factor");
     p = one.p;
-    p.plus = one.c + 16;
+    p.addend = one.c + 16;
     ask(p, 7, "so are rows that are added");
     calm::bf16 const rounded[16] = {};
     check(products.multiply(nullptr,

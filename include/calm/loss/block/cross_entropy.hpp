@@ -182,17 +182,17 @@ template <class T> struct best_of_chunk_kernel {
     }
 };
 
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
                    row_targets const& targets) {
     launch(ctx, z.rows, add_chunk_kernel<T>{sums, loss, z, targets});
 }
-template <block_executor Backend, class Slope, class T>
+template <block_backend Backend, class Slope, class T>
 void run_chunk_slopes(context<Backend> const& ctx, Slope* slopes, running_sum<T> const* sums,
                       vocabulary_part<T> const& z, row_targets const& targets, double scale) {
     launch(ctx, z.rows, chunk_slopes_kernel<T, Slope>{slopes, sums, z, targets, static_cast<T>(scale)});
 }
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_best_of_chunk(context<Backend> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {
     launch(ctx, z.rows, best_of_chunk_kernel<T>{tokens, best, z});
 }

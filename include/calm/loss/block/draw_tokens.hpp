@@ -54,7 +54,7 @@ template <class T> struct running_sums_kernel {
     }
 };
 
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_running_sums(context<Backend> const& ctx, chunk_total<T>* totals, index_t stride,
                       vocabulary_part<T> const& z) {
     launch(ctx, z.rows, running_sums_kernel<T>{totals, stride, z});

@@ -31,7 +31,7 @@ template <class T> struct drawn_noise {
     // radius.
     static constexpr int group = 4;
     calm::key key;
-    draw_number first_position;
+    rng_counter first_position;
     index_t M, L;
     template <class Put>
     CALM_HD void draw(index_t r, index_t m, index_t first, int count, int g, Put const& put) const {
@@ -182,7 +182,7 @@ private:
     }
 };
 
-template <block_executor Backend, class T, class Targets>
+template <block_backend Backend, class T, class Targets>
 void run_energy_score(context<Backend> const& ctx, energy_problem<T> const& p, Targets const& targets) {
     if constexpr (std::is_same_v<Targets, drawn_targets>)
         launch(ctx, p.R, energy_score_kernel<T, drawn_noise<T>>{p, {targets.key, targets.first_position, p.M, p.L}});

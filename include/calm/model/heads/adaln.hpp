@@ -10,10 +10,10 @@
 
 #include "calm/model/flops.hpp"
 #include "calm/model/tensor_shapes.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/nn/stack.hpp"
+#include "calm/nn/repeated_layer.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/for_each.hpp"
 #include "calm/tensor/repeat.hpp"
 
@@ -82,23 +82,23 @@ template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm
     adaptive_norm() { modulation.weight.starts = role::output; }
 
     // Saved activations of forward.
-    struct saved {
-        typename Norm::saved norm;  // y: (R N, D)
-        rows_view scale;            // (R N, D)
-        rows_view y;                // (R N, D)
+    struct saved_activations {
+        typename Norm::saved_activations norm;  // y: (R N, D)
+        rows_view scale;                        // (R N, D)
+        rows_view y;                            // (R N, D)
     };
 
     // y (R N, D) from x (R N, D) and the condition a (C, D).
-    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
-        saved const s{norm.forward(ctx, x), part<1>(ctx, a, x.extent(0)), part<0>(ctx, a, x.extent(0))};
+    saved_activations forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
+        saved_activations const s{norm.forward(ctx, x), part<1>(ctx, a, x.extent(0)), part<0>(ctx, a, x.extent(0))};
         evaluate(ctx, s.y, s.norm.y * (1.0 + s.scale) + s.y);
         return s;
     }
 
     // Requires one condition row per sample: C = R N. Overwrites dx (R N, D), which may alias dy; da (R N, D)
     // accumulates.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& a, const_rows const& dy, rows_view const& dx,
-                  rows_view const& da) {
+    void backward(context<Backend>& ctx, saved_activations const& s, const_rows const& a, const_rows const& dy,
+                  rows_view const& dx, rows_view const& da) {
         part_backward<0>(ctx, a, dy, da);
         differentiate(ctx, wrt(s.norm.y, s.norm.y) * (1.0 + wrt(s.scale, s.scale)), dy);
         part_backward<1>(ctx, a, s.scale, da);
@@ -112,10 +112,10 @@ template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm
             modulation.template apply_part<Part * D, D>(ctx, y, a);
             return y;
         }
-        arena_scope const scope(ctx.scratch);
-        auto const once = ctx.scratch.template take<T>(a.extents());
+        arena_scope const scope(ctx.workspace);
+        auto const once = ctx.workspace.template take<T>(a.extents());
         modulation.template apply_part<Part * D, D>(ctx, once, a);
-        repeat_rows(ctx, y, once);
+        repeat_interleave(ctx, y, once);
         return y;
     }
     // Backward of a part for dy (C, D): da (C, D) accumulates.
@@ -140,10 +140,10 @@ template <index_t D, class Space = space<>> struct adaln_block {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     using norm_type = adaptive_norm<layer_norm_layer<D, Space>, 3, Space>;  // shift, scale, gate
-    using mlp_type = chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
-                           linear<D, D, with_bias::yes, Space>>;  // W_0, SiLU, W_2
-    using rows_view = typename norm_type::rows_view;              // (R N, D)
-    using const_rows = typename norm_type::const_rows;            // (R N, D) or (C, D)
+    using mlp_type = sequential<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
+                                linear<D, D, with_bias::yes, Space>>;  // W_0, SiLU, W_2
+    using rows_view = typename norm_type::rows_view;                   // (R N, D)
+    using const_rows = typename norm_type::const_rows;                 // (R N, D) or (C, D)
 
     norm_type norm;  // also holds the map of the gate
     mlp_type mlp;    // applied to the modulated rows
@@ -154,25 +154,25 @@ template <index_t D, class Space = space<>> struct adaln_block {
     }
 
     // Saved activations of forward.
-    struct saved {
-        typename norm_type::saved norm;  // y: (R N, D)
-        typename mlp_type::saved mlp;    // y: (R N, D)
-        rows_view gate;                  // (R N, D)
-        rows_view y;                     // (R N, D)
+    struct saved_activations {
+        typename norm_type::saved_activations norm;  // y: (R N, D)
+        typename mlp_type::saved_activations mlp;    // y: (R N, D)
+        rows_view gate;                              // (R N, D)
+        rows_view y;                                 // (R N, D)
     };
 
     // y (R N, D) from x (R N, D) and the condition a (C, D).
-    saved forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
+    saved_activations forward(context<Backend>& ctx, const_rows const& x, const_rows const& a) const {
         auto const n = norm.forward(ctx, x, a);
-        saved const s{n, mlp.forward(ctx, n.y), norm.template part<2>(ctx, a, x.extent(0)),
-                      ctx.saved.template take<T>(x.extents())};
+        saved_activations const s{n, mlp.forward(ctx, n.y), norm.template part<2>(ctx, a, x.extent(0)),
+                                  ctx.saved.template take<T>(x.extents())};
         evaluate(ctx, s.y, x + s.gate * s.mlp.y);
         return s;
     }
 
     // Requires one condition row per sample: C = R N. Overwrites dx (R N, D); da (R N, D) accumulates.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx, const_rows const& a,
-                  rows_view const& da) {
+    void backward(context<Backend>& ctx, saved_activations const& s, const_rows const& dy, rows_view const& dx,
+                  const_rows const& a, rows_view const& da) {
         differentiate(ctx, wrt(s.gate, s.gate) * wrt(s.mlp.y, s.mlp.y), dy);
         norm.template part_backward<2>(ctx, a, s.gate, da);
         mlp.backward(ctx, s.mlp, s.mlp.y, dx);
@@ -194,7 +194,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t sinusoid = 2 * detail::frequencies;  // width of the sinusoidal embedding
-    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample =
         (10 * static_cast<index_t>(Depth) + 14) * D + sinusoid + (4 + 4 * Parts) * L;
     using latents = matrix_view<T const, L, Backend>;                                         // (R N, L)
@@ -204,13 +204,13 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     using block_type = adaln_block<D, Space>;                                                 // one block
 
     // The step embedding, on top of the sinusoids.
-    using time_embed_type =
-        chain<named<"mlp", chain<linear<sinusoid, D, with_bias::yes, Space>,
-                                 silu_layer<D, Space, result_as::activations>, linear<D, D, with_bias::yes, Space>>>>;
+    using time_embed_type = sequential<
+        named<"mlp", sequential<linear<sinusoid, D, with_bias::yes, Space>,
+                                silu_layer<D, Space, result_as::activations>, linear<D, D, with_bias::yes, Space>>>>;
     // A modulated LayerNorm followed by a linear map.
     struct final_layer_type {
-        adaptive_norm<bare_layer_norm<D, Space>, 2, Space> norm;   // shift, scale
-        calm::linear<D, Parts * L, with_bias::yes, Space> linear;  // all parts concatenated
+        adaptive_norm<layer_norm_no_affine<D, Space>, 2, Space> norm;  // shift, scale
+        calm::linear<D, Parts * L, with_bias::yes, Space> linear;      // all parts concatenated
         template <class Visitor> void visit(Visitor& visitor) {
             norm.visit("norm_final", visitor);
             visit_as("linear", linear, visitor);
@@ -220,7 +220,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     time_embed_type time_embed;                      // embeds the step
     linear<D, D, with_bias::yes, Space> cond_embed;  // (R, D) to (R, D), embeds the hidden state
     linear<L, D, with_bias::yes, Space> input_proj;  // (R N, L) to (R N, D)
-    stack<block_type, Depth> res_blocks;             // in order
+    repeated_layer<block_type, Depth> res_blocks;    // in order
     final_layer_type final_layer;                    // to (R N, Parts L)
 
     // Without memory until `allocate`.
@@ -231,26 +231,27 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
 
     // Saved activations of apply.
     struct applied {
-        typename decltype(input_proj)::saved input;       // y: (R N, D)
-        typename stack<block_type, Depth>::saved blocks;  // y: (R N, D)
-        typename decltype(final_layer.norm)::saved norm;  // y: (R N, D)
-        outputs y;                                        // (R N, L) each
+        typename decltype(input_proj)::saved_activations input;                // y: (R N, D)
+        typename repeated_layer<block_type, Depth>::saved_activations blocks;  // y: (R N, D)
+        typename decltype(final_layer.norm)::saved_activations norm;           // y: (R N, D)
+        outputs y;                                                             // (R N, L) each
     };
     // Saved activations of forward.
-    struct saved {
-        typename time_embed_type::saved time;            // y: (R N, D)
-        typename decltype(cond_embed)::saved hidden;     // y: (R, D)
-        typename silu_layer<D, Space>::saved condition;  // y: (R N, D)
-        applied network;                                 // saved by apply
-        outputs y;                                       // (R N, L) each
+    struct saved_activations {
+        typename time_embed_type::saved_activations time;            // y: (R N, D)
+        typename decltype(cond_embed)::saved_activations hidden;     // y: (R, D)
+        typename silu_layer<D, Space>::saved_activations condition;  // y: (R N, D)
+        applied network;                                             // saved by apply
+        outputs y;                                                   // (R N, L) each
     };
 
     // Maps x (R N, L), each row at its step (R N), given hidden states (R, D).
-    saved forward(context<Backend>& ctx, latents const& x, step_view const& steps, hidden_view const& hidden) const {
+    saved_activations forward(context<Backend>& ctx, latents const& x, step_view const& steps,
+                              hidden_view const& hidden) const {
         auto const time = embed(ctx, steps);
         auto const h = cond_embed.forward(ctx, hidden);
         auto const c = ctx.saved.template take<T>(time.y.extents());  // (R N, D)
-        repeat_rows(ctx, c, h.y);
+        repeat_interleave(ctx, c, h.y);
         evaluate(ctx, c, time.y + c);
         auto const condition = silu_layer<D, Space>().forward(ctx, c);
         auto const network = apply(ctx, x, condition.y);
@@ -258,12 +259,13 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
     }
 
     // Backward for dy, (R N, L) each: overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, outputs const& dy, matrix_view<T, D, Backend> const& dhidden) {
-        arena_scope const scope(ctx.scratch);
+    void backward(context<Backend>& ctx, saved_activations const& s, outputs const& dy,
+                  matrix_view<T, D, Backend> const& dhidden) {
+        arena_scope const scope(ctx.workspace);
         auto const& shape = s.condition.y.extents();  // (R N, D)
-        auto const dblocks = ctx.scratch.template take<T>(shape);
-        auto const dx = ctx.scratch.template take<T>(shape);
-        auto const da = ctx.scratch.template take<T>(shape);
+        auto const dblocks = ctx.workspace.template take<T>(shape);
+        auto const dx = ctx.workspace.template take<T>(shape);
+        auto const da = ctx.workspace.template take<T>(shape);
         fill(ctx, da, T{});
         part_backward<0>(ctx, s.network.norm.y, dy, dblocks);
         final_layer.norm.backward(ctx, s.network.norm, s.condition.y, dblocks, dblocks, da);
@@ -271,8 +273,8 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         input_proj.backward_parameters(ctx, s.network.input, dx);
         silu_layer<D, Space>().backward(ctx, s.condition, da, da);
         time_embed.backward_parameters(ctx, s.time, da);
-        auto const dh = ctx.scratch.template take<T>(dhidden.extents());
-        sum_repeated_rows(ctx, dh, da);
+        auto const dh = ctx.workspace.template take<T>(dhidden.extents());
+        segment_sum(ctx, dh, da);
         cond_embed.backward(ctx, s.hidden, dh, dhidden);
     }
 
@@ -286,7 +288,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(1));
         fill(ctx, steps, step);
         auto const a = ctx.saved.template take<T>(prepared.extents());
-        repeat_rows(ctx, a, embed(ctx, steps).y);
+        repeat_interleave(ctx, a, embed(ctx, steps).y);
         evaluate(ctx, a, silu(a + prepared));
         return apply(ctx, x, a).y;
     }
@@ -334,7 +336,7 @@ private:
 
 namespace detail {
 // Adds the tensors of an adaln_network.
-inline void add_adaln_tensors(tensor_shapes& to, head_surroundings const& at, index_t parts, index_t depth) {
+inline void add_adaln_tensors(tensor_shapes& to, head_dimensions const& at, index_t parts, index_t depth) {
     to.linear("time_embed.mlp.0", 2 * frequencies, at.D);
     to.linear("time_embed.mlp.2", at.D, at.D);
     to.linear("cond_embed", at.D, at.D);

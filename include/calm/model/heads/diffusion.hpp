@@ -195,14 +195,14 @@ struct diffusion {
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
     // FLOPs of the products. `drawn` is for a single sample; further samples share its modulation.
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
                 .trained = flops::adaln_trained(at.L, at.D, 2, num_mlp_layers),
                 .drawn = static_cast<double>(diffusion_sampling{}.count()) * once};
     }
     // Tensors of the network.
-    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+    void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 2, num_mlp_layers); });
     }
     // Visits every size.
@@ -226,7 +226,7 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 2, depth, Space>::numbers_per_sample + 8 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
@@ -239,14 +239,14 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
 
     // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from each row's places (R);
     // sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the substream
-    // key_of_step, times `scale`. Restores ctx.saved on return. Throws as denoise does.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+    // substream_key, times `scale`. Restores ctx.saved on return. Throws as denoise does.
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
                 double scale = 1) const {
-        arena_scope const of_places(ctx.scratch);
-        auto const there = bring(ctx, places);
+        arena_scope const of_places(ctx.workspace);
+        auto const there = to_device(ctx, places);
         fill_normal(ctx, z, there);
         denoise(ctx, z, hidden, scale, [&](index_t i, latents const& noise) {
-            fill_normal(ctx, noise, there, sequence_of::step(static_cast<std::uint32_t>(i)));
+            fill_normal(ctx, noise, there, rng_substream::step(static_cast<std::uint32_t>(i)));
         });
     }
 
@@ -282,7 +282,7 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, rng_counter first,
                            double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
@@ -311,7 +311,7 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
                                              target.data(), L});
         double const weight = noise.weight(hidden.extent(0));
         {
-            arena_scope const of_sum(ctx.scratch);
+            arena_scope const of_sum(ctx.workspace);
             auto const both = new_total(ctx);
             add_sum(ctx, both, square(guess - noise.samples));
             add_sum(ctx, both, bits);

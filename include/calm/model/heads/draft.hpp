@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "calm/loss/draw_tokens.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/for_each.hpp"
 
 namespace calm {
@@ -63,7 +63,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
     linear<D, K * W, with_bias::yes, Space> hidden_embd;      // P: (R, D) to (R, K W)
     embedding<W, Space> context_table;                        // e: (V + 1, W); the last row means "no token"
     linear<reach * W, W, with_bias::no, Space> context_embd;  // W_c
-    residual<chain<silu_layer<W, Space>, linear<W, W, with_bias::yes, Space>>> output_embd;  // a + W_o silu(a)
+    residual<sequential<silu_layer<W, Space>, linear<W, W, with_bias::yes, Space>>> output_embd;  // a + W_o silu(a)
 
     // For V token ids, without memory until `allocate`.
     explicit draft_network(index_t vocabulary) : context_table(vocabulary + 1) {
@@ -72,20 +72,20 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
 
     // Saved activations of the context from earlier tokens.
     struct context_rows {
-        typename embedding<W, Space>::saved table;                        // y: (n reach, W)
-        typename linear<reach * W, W, with_bias::no, Space>::saved embd;  // y: (n, W)
+        typename embedding<W, Space>::saved_activations table;                        // y: (n reach, W)
+        typename linear<reach * W, W, with_bias::no, Space>::saved_activations embd;  // y: (n, W)
     };
-    struct saved {
-        typename linear<D, K * W, with_bias::yes, Space>::saved hidden;  // y: (R, K W)
-        context_rows before;                                             // y: (R K, W)
-        typename decltype(output_embd)::saved output;                    // y: (R K, W)
-        const_rows y;                                                    // (R K, W)
+    struct saved_activations {
+        typename linear<D, K * W, with_bias::yes, Space>::saved_activations hidden;  // y: (R, K W)
+        context_rows before;                                                         // y: (R K, W)
+        typename decltype(output_embd)::saved_activations output;                    // y: (R K, W)
+        const_rows y;                                                                // (R K, W)
     };
 
     // For hidden states (R, D) whose next patches are `tokens` (R K). Throws errc::tokenizer for an id outside the
     // vocabulary. Waits for the device unless the ids were already validated.
-    saved forward(context<Backend>& ctx, hidden_view const& hidden, token_ids const& tokens) const {
-        saved s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
+    saved_activations forward(context<Backend>& ctx, hidden_view const& hidden, token_ids const& tokens) const {
+        saved_activations s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
         auto const a = reshape(s.hidden.y, extents<dyn, W>(tokens.size()));
         if constexpr (looks_back) {
             s.before = look_back(ctx, tokens, tokens.size(), detail::tokens_before::every);
@@ -97,13 +97,13 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
     }
 
     // Backward for dy (R K, W): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, const_rows const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
-        arena_scope const scope(ctx.scratch);
-        auto const da = ctx.scratch.template take<T>(dy.extents());
+        arena_scope const scope(ctx.workspace);
+        auto const da = ctx.workspace.template take<T>(dy.extents());
         output_embd.backward(ctx, s.output, dy, da);
         if constexpr (looks_back) {
-            auto const dbefore = ctx.scratch.template take<T>(s.before.embd.x.extents());
+            auto const dbefore = ctx.workspace.template take<T>(s.before.embd.x.extents());
             context_embd.backward(ctx, s.before.embd, da, dbefore);
             context_table.backward(ctx, s.before.table, reshape(dbefore, s.before.table.y.extents()));
         }

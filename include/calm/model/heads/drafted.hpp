@@ -58,7 +58,7 @@ struct drafted {
     [[nodiscard]] constexpr calm::energy network(index_t L) const { return {num_mlp_layers, noise_size + L}; }
 
     // FLOPs of the products. Forward-only parts, drafts and their latents, count as a third in training.
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         index_t const W = own_table != 0 ? at.D : at.table_width;
         bool const looks = looks_back != 0 && at.K > 1;
         auto const sample = network(at.L).flops(at);
@@ -73,7 +73,7 @@ struct drafted {
                 .scored = embd / 3 + (K - together * 2 / 3) * token};
     }
     // Tensors of the network.
-    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+    void tensors(head_dimensions const& at, tensor_shapes& to) const {
         index_t const W = own_table != 0 ? at.D : at.table_width;
         to.linear("draft.hidden_embd", at.D, at.K * W);
         if (looks_back != 0 && at.K > 1) {
@@ -149,15 +149,15 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     explicit drafted_head(index_t vocabulary) : draft(vocabulary), draft_table(vocabulary) {}
 
     // Saved activations, in ctx.saved.
-    struct saved {
-        typename network_type::saved network;  // y: (R N, L)
-        const_latents draft;                   // x_0: (R N, L)
-        latents y;                             // (R N, L)
+    struct saved_activations {
+        typename network_type::saved_activations network;  // y: (R N, L)
+        const_latents draft;                               // x_0: (R N, L)
+        latents y;                                         // (R N, L)
     };
 
     // Samples for hidden states (R, D), from noise u (R N, S) uniform in [-1/2, 1/2) and draft latents (R N, L).
-    saved forward(context<Backend>& ctx, hidden_view const& hidden, matrix_view<T const, S, Backend> const& u,
-                  const_latents const& x0) const {
+    saved_activations forward(context<Backend>& ctx, hidden_view const& hidden,
+                              matrix_view<T const, S, Backend> const& u, const_latents const& x0) const {
         auto const both = ctx.saved.template take<T>(extents<dyn, S + L>(u.extent(0)));
         for_each(ctx, both.size(), detail::put_beside<T>{both.data(), u.data(), x0.data(), S, L});
         auto const s = network.forward(ctx, hidden, both);
@@ -167,7 +167,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     }
 
     // Backward for dy (R N, L): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, const_latents const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, const_latents const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         differentiate(ctx, accumulate(gate.read(), gate.gradient()) * s.draft, dy);
         network.backward(ctx, s.network, dy, dhidden);
@@ -178,14 +178,14 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     // `scale` is the square root of a temperature: it multiplies u, and its square divides the draft logits, up to the
     // factor `sharpest`. Restores ctx.saved on return.
     void sample(context<Backend>& ctx, autoencoder_type const& ae, latents const& z, hidden_view const& hidden,
-                std::span<noise_place const> places, double scale = 1) const {
+                std::span<row_rng const> places, double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const u = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         auto const draws = ctx.saved.template take<T>(extents<dyn, K>(z.extent(0)));
-        arena_scope const of_places(ctx.scratch);
-        auto const there = bring(ctx, places);
+        arena_scope const of_places(ctx.workspace);
+        auto const there = to_device(ctx, places);
         fill_uniform(ctx, u, there, static_cast<T>(-0.5));
-        fill_uniform(ctx, draws, there, T{}, sequence_of::step(0));
+        fill_uniform(ctx, draws, there, T{}, rng_substream::step(0));
         if (scale != 1) evaluate(ctx, u, u * scale);
         double const sharpness = std::min(1 / (scale * scale), sharpest);
         copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
@@ -198,7 +198,7 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                            token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
                            const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                           draw_number first, double scale) {
+                           rng_counter first, double scale) {
         require_allowed(o.energy());
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
@@ -211,10 +211,10 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
             auto const u = ctx.saved.template take<T>(extents<dyn, S>(n * N));
             auto const draws = ctx.saved.template take<T>(extents<dyn, K>(n * N));
             fill_uniform(ctx, u, noise_key, number * S, static_cast<T>(-0.5));
-            fill_uniform(ctx, draws, key_of_step(noise_key, 0), number * K, T{});
+            fill_uniform(ctx, draws, substream_key(noise_key, 0), number * K, T{});
             auto const h = rows(hidden, r0, n);
             auto const dh = dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n);
-            arena_scope const of_sum(ctx.scratch);
+            arena_scope const of_sum(ctx.workspace);
             auto const both = new_total(ctx);
             add_loss_of_samples(ctx, both, forward(ctx, h, u, drafted_latents(ctx, ae, h, draws)), rows(mean, r0, n),
                                 rows(log_std, r0, n), dh, o, drawn_targets{target_key, first + r0}, scale);
@@ -262,7 +262,7 @@ private:
     }
 
     template <class Targets>
-    void add_loss_of_samples(context<Backend>& ctx, total_view<Backend> const& total, saved const& s,
+    void add_loss_of_samples(context<Backend>& ctx, total_view<Backend> const& total, saved_activations const& s,
                              const_latents const& mean, const_latents const& log_std,
                              matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
                              double scale) {
@@ -274,19 +274,19 @@ private:
     void add_loss_of_drafts(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
                             hidden_view const& hidden, token_ids const& labels,
                             matrix_view<T, D, Backend> const& dhidden, double weight, double scale) {
-        arena_scope const scope(ctx.scratch);
+        arena_scope const scope(ctx.workspace);
         auto const x = draft.forward(ctx, hidden, labels);
         bool const differentiates = dhidden.data() != nullptr;
-        auto const losses = ctx.scratch.template take<T>(extents<dyn>(labels.size()));
+        auto const losses = ctx.workspace.template take<T>(extents<dyn>(labels.size()));
         matrix_view<T, W, Backend> dx(nullptr, x.y.extents());
         matrix_view<T, W, Backend> dtable(nullptr, extents<dyn, W>(0));
         if (differentiates) {
-            dx = ctx.scratch.template take<T>(dx.extents());
+            dx = ctx.workspace.template take<T>(dx.extents());
             if constexpr (has_table) dtable = draft_table.weight.gradient();
         }
         cross_entropy(ctx, losses, dx, dtable, x.y, table(ae), labels, scale * weight);
         if (differentiates) {
-            auto const dh = ctx.scratch.template take<T>(dhidden.extents());
+            auto const dh = ctx.workspace.template take<T>(dhidden.extents());
             draft.backward(ctx, x, dx, dh);
             evaluate(ctx, dhidden, dhidden + dh);
         }

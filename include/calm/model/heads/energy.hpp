@@ -14,10 +14,10 @@
 #include "calm/model/heads/at_once.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/model/tensor_shapes.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/nn/stack.hpp"
+#include "calm/nn/repeated_layer.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/fill_places.hpp"
 #include "calm/tensor/repeat.hpp"
 #include "calm/tensor/silu.hpp"
@@ -50,36 +50,36 @@ template <index_t D, class Space = space<>> struct energy_block {
     linear<D, D, with_bias::yes, Space> down_proj;  // W_down
 
     // Saved activations, in ctx.saved.
-    struct saved {
-        typename norm_type::saved norm;                            // y: (R N, D)
-        part_view part;                                            // (R, D), per position
-        inner_rows a1;                                             // (R N, D), before the first SiLU
-        typename silu_type::saved s1;                              // y: (R N, D)
-        typename inner_type::saved l2;                             // y: (R N, D)
-        typename silu_type::saved s2;                              // y: (R N, D)
-        inner_rows gate, up;                                       // (R N, D)
-        typename linear<D, D, with_bias::yes, Space>::saved down;  // y: (R N, D), residual included
-        rows_view y;                                               // (R N, D), the result
+    struct saved_activations {
+        typename norm_type::saved_activations norm;                            // y: (R N, D)
+        part_view part;                                                        // (R, D), per position
+        inner_rows a1;                                                         // (R N, D), before the first SiLU
+        typename silu_type::saved_activations s1;                              // y: (R N, D)
+        typename inner_type::saved_activations l2;                             // y: (R N, D)
+        typename silu_type::saved_activations s2;                              // y: (R N, D)
+        inner_rows gate, up;                                                   // (R N, D)
+        typename linear<D, D, with_bias::yes, Space>::saved_activations down;  // y: (R N, D), residual included
+        rows_view y;                                                           // (R N, D), the result
     };
 
     // y (R N, D) from samples x (R N, D) and the conditioning part (R, D), which the N samples of each position share.
-    saved forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
+    saved_activations forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
         auto const take = [&] { return take_activations<T, D>(ctx, ctx.saved, x.extent(0)); };
-        saved s{.norm = in_ln.forward(ctx, x),
-                .part = part,
-                .a1 = take(),
-                .s1 = {},
-                .l2 = {},
-                .s2 = {},
-                .gate = {},
-                .up = {},
-                .down = {},
-                .y = {}};
+        saved_activations s{.norm = in_ln.forward(ctx, x),
+                            .part = part,
+                            .a1 = take(),
+                            .s1 = {},
+                            .l2 = {},
+                            .s2 = {},
+                            .gate = {},
+                            .up = {},
+                            .down = {},
+                            .y = {}};
         {
-            arena_scope const scope(ctx.scratch);
-            auto const shared = ctx.scratch.template take<T>(part.extents());  // (R, D)
+            arena_scope const scope(ctx.workspace);
+            auto const shared = ctx.workspace.template take<T>(part.extents());  // (R, D)
             matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
-            with_numbers([&](auto const& a1) { repeat_rows(ctx, a1, shared); }, s.a1);
+            with_numbers([&](auto const& a1) { repeat_interleave(ctx, a1, shared); }, s.a1);
         }
         s.s1 = {s.a1, take()};
         s.l2 = {s.s1.y, take()};
@@ -93,33 +93,33 @@ template <index_t D, class Space = space<>> struct energy_block {
         matmul_gated(ctx, act, s.s2.y, std::pair(s.gate, transposed(w4.template part<0, D>())),
                      std::pair(s.up, transposed(w4.template part<D, D>())), w4.template bias_part<0, D>(),
                      w4.template bias_part<D, D>());
-        s.down = down_proj.forward_onto(ctx, x, act);
+        s.down = down_proj.forward_residual(ctx, x, act);
         s.y = s.down.y;
         return s;
     }
 
     // Overwrites dx (R N, D), given dy (R N, D); dpart (R, D) accumulates. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, const_rows const& dy, rows_view const& dx,
+    void backward(context<Backend>& ctx, saved_activations const& s, const_rows const& dy, rows_view const& dx,
                   rows_view const& dpart) {
-        arena_scope const scope(ctx.scratch);
-        inner_rows const a = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
-        inner_rows const b = take_activations<T, D>(ctx, ctx.scratch, dy.extent(0));
+        arena_scope const scope(ctx.workspace);
+        inner_rows const a = take_activations<T, D>(ctx, ctx.workspace, dy.extent(0));
+        inner_rows const b = take_activations<T, D>(ctx, ctx.workspace, dy.extent(0));
         down_proj.backward(ctx, s.down, dy, a);
         gated_back(ctx, s.gate, s.up, a);
         w4.template backward_part<0, D>(ctx, s.s2.y, s.gate, b, into::overwrite);
         w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
         activation.backward(ctx, s.s2, b, b);
         w2.backward(ctx, s.l2, b, a);
-        activation.backward(ctx, s.s1, a, a);                                // gradient of a1
-        auto const dshared = ctx.scratch.template take<T>(dpart.extents());  // (R, D)
-        with_numbers([&](auto const& da1) { sum_repeated_rows(ctx, dshared, da1); }, a);
+        activation.backward(ctx, s.s1, a, a);                                  // gradient of a1
+        auto const dshared = ctx.workspace.template take<T>(dpart.extents());  // (R, D)
+        with_numbers([&](auto const& da1) { segment_sum(ctx, dshared, da1); }, a);
         matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
-        auto const factor = shared_factor(ctx, a);
+        auto const factor = precast_factor(ctx, a);
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, into::accumulate);
-        add_row_sums(ctx, w0.bias.gradient(), dshared);
+        add_sum_axis0(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
         matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
-        in_ln.backward_onto(ctx, s.norm, dx, dx, dy);
+        in_ln.backward_residual(ctx, s.norm, dx, dx, dy);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -176,12 +176,12 @@ void add_energy_loss(context<Backend>& ctx, total_view<Backend> const& total, ma
                      matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
                      energy_objective const& o, Targets const& targets, bool differentiates, double scale,
                      Back const& backward) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     index_t const positions = mean.extent(0);
     extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
-    auto const score = ctx.scratch.template take<T>(extents<dyn>(positions));
+    auto const score = ctx.workspace.template take<T>(extents<dyn>(positions));
     view<T, extents<dyn, dyn, dyn>, Backend> dy(nullptr, shape);
-    if (differentiates) dy = ctx.scratch.template take<T>(shape);
+    if (differentiates) dy = ctx.workspace.template take<T>(shape);
     energy_score(ctx, score, dy, reshape(y, shape), mean, log_std, targets, o.beta, o.targets, scale);
     if (differentiates) backward(reshape(dy, extents<dyn, L>(positions * o.samples)));
     add_sum(ctx, total, score, -1);
@@ -202,7 +202,7 @@ struct energy {
     template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;
 
     // FLOPs of the products.
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         double const noise = flops::product(1, noise_size, at.D);  // the noise gets no gradient
         double const sample =
             noise + flops::product(5 * num_mlp_layers + 1, at.D, at.D) + flops::product(1, at.D, at.L);
@@ -210,7 +210,7 @@ struct energy {
             .shared = flops::product(1 + num_mlp_layers, at.D, at.D), .trained = sample - noise / 3, .drawn = sample};
     }
     // Tensors of the network.
-    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+    void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.linear("noise_embd", noise_size, at.D);
         to.linear("hidden_embd", at.D, at.D);
         to.layer_norm("norm_hidden", at.D);
@@ -249,7 +249,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr index_t S = C.head.noise_size;                                        // noise elements per sample
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
     using objective = energy_objective;                                              // N, M and beta
     using hidden_view = matrix_view<T const, D, Backend>;                            // (R, D)
@@ -259,33 +259,33 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // likewise
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
-    using final_layer_type =
-        chain<named<"in_ln", norm_to_activations>,
-              named<"linears", chain<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
-                                     linear<D, L, with_bias::yes, Space>>>>;
+    using final_layer_type = sequential<
+        named<"in_ln", norm_to_activations>,
+        named<"linears", sequential<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
+                                    linear<D, L, with_bias::yes, Space>>>>;
 
-    linear<S, D, with_bias::yes, Space> noise_embd;   // (R N, S) to (R N, D)
-    linear<D, D, with_bias::yes, Space> hidden_embd;  // (R, D) to (R, D)
-    norm_to_activations norm_hidden;                  // after hidden_embd
-    norm_type norm_noise;                             // after noise_embd
-    stack<energy_block<D, Space>, depth> mlp_blocks;  // in order
-    final_layer_type final_layer;                     // initialised to give zero samples
+    linear<S, D, with_bias::yes, Space> noise_embd;            // (R N, S) to (R N, D)
+    linear<D, D, with_bias::yes, Space> hidden_embd;           // (R, D) to (R, D)
+    norm_to_activations norm_hidden;                           // after hidden_embd
+    norm_type norm_noise;                                      // after noise_embd
+    repeated_layer<energy_block<D, Space>, depth> mlp_blocks;  // in order
+    final_layer_type final_layer;                              // initialised to give zero samples
 
     // Without memory until `allocate`.
     energy_head() { final_layer.template child<"linears">().template layer<2>().weight.starts = role::output; }
 
-    struct saved {
-        typename decltype(noise_embd)::saved noise;                   // y: (R N, D)
-        typename norm_type::saved noise_norm;                         // y: (R N, D)
-        typename decltype(hidden_embd)::saved hidden;                 // y: (R, D)
-        typename norm_to_activations::saved hidden_norm;              // y: (R, D)
-        typename stack<energy_block<D, Space>, depth>::saved blocks;  // y: (R N, D)
-        typename final_layer_type::saved final_layer;                 // y: (R N, L)
-        latents y;                                                    // (R N, L)
+    struct saved_activations {
+        typename decltype(noise_embd)::saved_activations noise;                            // y: (R N, D)
+        typename norm_type::saved_activations noise_norm;                                  // y: (R N, D)
+        typename decltype(hidden_embd)::saved_activations hidden;                          // y: (R, D)
+        typename norm_to_activations::saved_activations hidden_norm;                       // y: (R, D)
+        typename repeated_layer<energy_block<D, Space>, depth>::saved_activations blocks;  // y: (R N, D)
+        typename final_layer_type::saved_activations final_layer;                          // y: (R N, L)
+        latents y;                                                                         // (R N, L)
     };
 
     // Draws samples for every position: hidden (R, D), noise (R N, S) uniform in [-1/2, 1/2).
-    saved forward(context<Backend>& ctx, hidden_view const& hidden, noise_view const& noise) const {
+    saved_activations forward(context<Backend>& ctx, hidden_view const& hidden, noise_view const& noise) const {
         auto const n = noise_embd.forward(ctx, noise);
         auto const nn = norm_noise.forward(ctx, n.y);
         auto const h = hidden_embd.forward(ctx, hidden);
@@ -296,30 +296,30 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     }
 
     // Backward for dy (R N, L): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved const& s, matrix_view<T const, L, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, L, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
-        arena_scope const scope(ctx.scratch);
-        auto const da = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
+        arena_scope const scope(ctx.workspace);
+        auto const da = ctx.workspace.template take<T>(extents<dyn, D>(dy.extent(0)));
         final_layer.backward(ctx, s.final_layer, dy, da);
-        auto const db = ctx.scratch.template take<T>(extents<dyn, D>(dy.extent(0)));
-        auto const dshared = ctx.scratch.template take<T>(dhidden.extents());  // (R, D)
+        auto const db = ctx.workspace.template take<T>(extents<dyn, D>(dy.extent(0)));
+        auto const dshared = ctx.workspace.template take<T>(dhidden.extents());  // (R, D)
         fill(ctx, dshared, T{});
         mlp_blocks.backward(ctx, s.blocks, da, db, dshared);
         norm_noise.backward(ctx, s.noise_norm, db, da);
         noise_embd.backward_parameters(ctx, s.noise, da);
-        auto const dh = ctx.scratch.template take<T>(dhidden.extents());
+        auto const dh = ctx.workspace.template take<T>(dhidden.extents());
         norm_hidden.backward(ctx, s.hidden_norm, dshared, dh);
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);
     }
 
     // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
     // `scale`; sample i of a key uses its elements i S .. i S + S - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
-        arena_scope const of_places(ctx.scratch);
-        fill_uniform(ctx, noise, bring(ctx, places), static_cast<T>(-0.5));
+        arena_scope const of_places(ctx.workspace);
+        fill_uniform(ctx, noise, to_device(ctx, places), static_cast<T>(-0.5));
         if (scale != 1) evaluate(ctx, noise, noise * scale);
         copy(ctx, z, forward(ctx, hidden, noise).y);
     }
@@ -330,7 +330,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            matrix_view<T const, L, Backend> const& mean,
                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                           objective const& o, draw_number first, double scale) {
+                           objective const& o, rng_counter first, double scale) {
         require_allowed(o);
         key const noise_key = ctx.random(stream::head_noise);
         key const target_key = ctx.random(stream::target);
@@ -367,14 +367,14 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     }
 
 private:
-    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, draw_number first) const {
+    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, rng_counter first) const {
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(count));
         fill_uniform(ctx, noise, draws, first * S, static_cast<T>(-0.5));
         return noise;
     }
 
     template <class Targets>
-    void score_and_backward(context<Backend>& ctx, total_view<Backend> const& total, saved const& s,
+    void score_and_backward(context<Backend>& ctx, total_view<Backend> const& total, saved_activations const& s,
                             matrix_view<T const, L, Backend> const& mean,
                             matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
                             objective const& o, Targets const& targets, double scale) {

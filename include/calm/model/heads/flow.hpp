@@ -51,14 +51,14 @@ struct flow {
     template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;
 
     // FLOPs of the products. `drawn` is for a single sample; further samples share its modulation.
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         double const once = flops::adaln_sample(at.L, at.D, 1, num_mlp_layers);
         return {.shared = flops::adaln_shared(at.D),
                 .trained = flops::adaln_trained(at.L, at.D, 1, num_mlp_layers),
                 .drawn = static_cast<double>(flow_sampling{}.evaluations()) * once};
     }
     // Tensors of the network.
-    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+    void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 1, num_mlp_layers); });
     }
     // Visits every size.
@@ -82,7 +82,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 1, depth, Space>::numbers_per_sample + 7 * L;
     using objective = paired_objective;                      // N
     using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
@@ -96,10 +96,10 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
     // `scale`; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return. Throws as follow
     // does.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
                 double scale = 1) const {
-        arena_scope const of_places(ctx.scratch);
-        fill_normal(ctx, z, bring(ctx, places));
+        arena_scope const of_places(ctx.workspace);
+        fill_normal(ctx, z, to_device(ctx, places));
         if (scale != 1) evaluate(ctx, z, z * scale);
         follow(ctx, z, hidden);
     }
@@ -137,7 +137,7 @@ template <model_configuration auto C, class Space = space<>> struct flow_head {
     // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, rng_counter first,
                            double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }

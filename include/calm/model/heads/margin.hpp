@@ -10,8 +10,8 @@
 #include "calm/model/flops.hpp"
 #include "calm/model/heads/paired.hpp"
 #include "calm/model/tensor_shapes.hpp"
-#include "calm/nn/chain.hpp"
 #include "calm/nn/linear.hpp"
+#include "calm/nn/sequential.hpp"
 #include "calm/tensor/fill_places.hpp"
 
 namespace calm {
@@ -28,11 +28,11 @@ struct margin {
     template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
 
     // FLOPs of the products: all samples of a position share one guess.
-    [[nodiscard]] constexpr head_flops flops(head_surroundings const& at) const {
+    [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         return {.shared = flops::product(1, at.D, at.D) + flops::product(1, at.D, at.L), .trained = 0, .drawn = 0};
     }
     // Tensors of the network.
-    void tensors(head_surroundings const& at, tensor_shapes& to) const {
+    void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.linear("linears.0", at.D, at.D);
         to.linear("linears.2", at.D, at.L);
     }
@@ -51,7 +51,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     using backend = Backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    // Elements of memory per sample during training, in ctx.saved and ctx.scratch.
+    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = 12 * L + 8 * D;
     static constexpr double spread = 1;                      // s, standard deviation of samples around the guess
     static constexpr double ahead = 1;                       // margin between squared distances of target and sample
@@ -62,19 +62,19 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     using latents = matrix_view<T, L, Backend>;              // (R N, L)
     using noise_type = paired_noise<T, L, Backend>;          // for R N samples
 
-    chain<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
-          linear<D, L, with_bias::yes, Space>>
+    sequential<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
+               linear<D, L, with_bias::yes, Space>>
         linears;  // computes the guess f
 
     // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from each
     // row's places (R); sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<noise_place const> places,
+    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const f = ctx.saved.template take<T>(z.extents());  // (R N, L)
-        repeat_rows(ctx, f, linears.forward(ctx, hidden).y);
-        arena_scope const of_places(ctx.scratch);
-        fill_normal(ctx, z, bring(ctx, places));
+        repeat_interleave(ctx, f, linears.forward(ctx, hidden).y);
+        arena_scope const of_places(ctx.workspace);
+        fill_normal(ctx, z, to_device(ctx, places));
         evaluate(ctx, z, f + z * (spread * scale));
     }
 
@@ -83,7 +83,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
     // chunks of positions that fit into the cache, and restores ctx.saved on return.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
                            const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, draw_number first,
+                           matrix_view<T, D, Backend> const& dhidden, objective const& o, rng_counter first,
                            double scale) {
         train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
     }
@@ -100,16 +100,16 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         auto const f = take();
         auto const x = take();
         auto const nearer = take();
-        repeat_rows(ctx, f, s.y);
+        repeat_interleave(ctx, f, s.y);
         evaluate(ctx, x, f + noise.samples * spread);
         evaluate(ctx, nearer, square(f - y) - square(f - x));
         auto const elements = reshape(nearer, extents<dyn, 1>(nearer.size()));          // (R N L, 1)
         auto const apart = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));  // (R N, 1)
-        sum_repeated_rows(ctx, apart, elements);
+        segment_sum(ctx, apart, elements);
         double const of_element = noise.weight(hidden.extent(0));
         double const of_sample = of_element * static_cast<double>(L);
         {
-            arena_scope const of_sum(ctx.scratch);
+            arena_scope const of_sum(ctx.workspace);
             auto const both = new_total(ctx);
             add_sum(ctx, both, maximum(0.0, apart + ahead), of_sample);
             add_sum(ctx, both, square(f - y), of_element * pull);
@@ -117,12 +117,12 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         }
         if (dhidden.data() != nullptr) {
             differentiate_sum(ctx, maximum(0.0, wrt(apart, apart) + ahead), scale * of_sample);
-            repeat_rows(ctx, elements, apart);  // weight of every difference of squares
+            repeat_interleave(ctx, elements, apart);  // weight of every difference of squares
             auto const df = take();
             differentiate(ctx, square(wrt(f, df) - y) - square(accumulate(f, df) - x), nearer);
             differentiate_sum(ctx, square(accumulate(f, df) - y), scale * of_element * pull);
             auto const dguess = ctx.saved.template take<T>(s.y.extents());  // (R, L)
-            sum_repeated_rows(ctx, dguess, df);
+            segment_sum(ctx, dguess, df);
             linears.backward(ctx, s, dguess, dhidden);
         }
     }

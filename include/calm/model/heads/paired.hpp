@@ -45,7 +45,7 @@ template <class T, index_t L, class Backend = cpu> struct paired_noise {
 // Draws the noise of `positions` positions with N samples each, starting at position `first` of the step. Result in
 // ctx.saved. The targets' eps use the same random stream as the energy score.
 template <class T, index_t L, class Backend>
-paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, draw_number first) {
+paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, rng_counter first) {
     auto const targets = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
     auto const samples = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
     auto const times = ctx.saved.template take<T>(extents<dyn>(positions * N));
@@ -61,10 +61,10 @@ matrix_view<T, L, Backend> paired_targets(context<Backend>& ctx, matrix_view<T c
                                           matrix_view<T const, L, Backend> const& log_std,
                                           matrix_view<T const, L, Backend> const& eps) {
     auto const y = ctx.saved.template take<T>(eps.extents());
-    arena_scope const scope(ctx.scratch);
-    auto const spread = ctx.scratch.template take<T>(eps.extents());  // (R N, L)
-    repeat_rows(ctx, y, mean);
-    repeat_rows(ctx, spread, log_std);
+    arena_scope const scope(ctx.workspace);
+    auto const spread = ctx.workspace.template take<T>(eps.extents());  // (R N, L)
+    repeat_interleave(ctx, y, mean);
+    repeat_interleave(ctx, spread, log_std);
     evaluate(ctx, y, y + exp(spread) * eps);
     return y;
 }
@@ -76,7 +76,7 @@ template <class Head, class T, index_t L, index_t D, class Backend>
 void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head& head,
                   matrix_view<T const, D, Backend> const& hidden, matrix_view<T const, L, Backend> const& mean,
                   matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                  paired_objective const& o, draw_number first, double scale) {
+                  paired_objective const& o, rng_counter first, double scale) {
     require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
             limits::samples, " samples per position, found ", o.samples);
     index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_per_sample);

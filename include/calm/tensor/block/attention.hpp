@@ -355,16 +355,16 @@ template <class T> struct attention_delta_kernel {
     }
 };
 
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_attention(context<Backend>& ctx, attention_shape const& a, T* o, T* lse, T const* q, T const* k, T const* v) {
     index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, nullptr});
 }
 
 // Attention against a cache: the queries of sequence i come after the positions that it already has.
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
-                          on_both_sides<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
+                          mirrored_span<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
                           T const* k, T const* v) {
     if (is_next_position<T>(a))
         return run_next_attention(ctx, a, sequences.there, a.kv_sequence / a.kv_row, o, lse, q, k, v);
@@ -372,13 +372,13 @@ void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, sequences.there});
 }
 
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_attention_back(context<Backend>& ctx, attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o,
                         T const* lse, T const* q, T const* k, T const* v) {
     using tile = attention_tile_of<T>;
     index_t const heads = a.sequences * a.heads;
-    arena_scope const scope(ctx.scratch);
-    auto const delta = ctx.scratch.template take<T>(extents<dyn>(heads * a.queries));
+    arena_scope const scope(ctx.workspace);
+    auto const delta = ctx.workspace.template take<T>(extents<dyn>(heads * a.queries));
     launch(ctx, blocks_for(heads * a.queries, attention_delta_kernel<T>::threads),
            attention_delta_kernel<T>{a, delta.data(), dout, o});
     attention_slopes<T> const from{a, dout, lse, delta.data(), q, k, v};

@@ -3,13 +3,14 @@
 
 #include "calm/tensor/block/elementwise.hpp"
 #include "calm/tensor/block/rows.hpp"
-#include "calm/tensor/open_tree.hpp"
+#include "calm/tensor/row_backward.hpp"
 
 namespace calm::detail {
 
-// The tree with memory for the gradients of its operands over (D), `width` elements each; `stride` is as in each_row.
+// The tree with memory for the gradients of its operands over (D), `width` elements each; `stride` is as in
+// broadcast_row.
 template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, index_t width, index_t stride) {
-    for_each_node(t, [&]<class A>(each_row<A>& node) {
+    for_each_node(t, [&]<class A>(broadcast_row<A>& node) {
         if (!A::active) return;
         node.gradient = memory;
         node.stride = stride;
@@ -21,7 +22,7 @@ template <class Tree, class T> CALM_HD Tree with_gradients(Tree t, T* memory, in
 // Calls f(tree over (D), its incoming gradient) for each such operand, of `width` elements each.
 template <class Tree, class T, class F>
 void for_each_shared(Tree const& t, T const* arrived, index_t width, F const& f) {
-    for_each_node(t, [&]<class A>(each_row<A> const& node) {
+    for_each_node(t, [&]<class A>(broadcast_row<A> const& node) {
         if constexpr (A::active) {
             f(node.a, arrived);
             arrived += width;
@@ -115,11 +116,11 @@ template <class Tree, class Wide> struct sum_rows_kernel {
     index_t columns;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t r) const {
         block_row<Block, T> row{b, r, columns};
-        if constexpr (is_narrow<Tree>) {
+        if constexpr (is_column<Tree>) {
             auto const value = value_at(row, tree);
             row.once([&] { sums[r] = static_cast<Wide>(value); });
         } else {
-            auto const at = placed(row, tree);
+            auto const at = bind_row(row, tree);
             Wide const total =
                 sum_terms(b, 0, columns, [&](index_t j) { return static_cast<Wide>(at.template forward<T>(j).value); });
             row.once([&] { sums[r] = total; });
@@ -127,54 +128,54 @@ template <class Tree, class Wide> struct sum_rows_kernel {
     }
 };
 
-template <block_executor Backend, class Tree, class T>
+template <block_backend Backend, class Tree, class T>
 void run_evaluate_rows(context<Backend> const& ctx, Tree const& tree, T* y, tree::span shape) {
     launch(ctx, shape.rows, evaluate_rows_kernel<Tree, T>{tree, y, shape.columns});
 }
 
-template <block_executor Backend, class Tree, class DY>
+template <block_backend Backend, class Tree, class DY>
 requires(shared_operands<Tree> == 0) void run_differentiate_rows(context<Backend> const& ctx, Tree const& tree,
                                                                  DY const& dy, tree::span shape) {
     launch(ctx, shape.rows, differentiate_rows_kernel<Tree, DY>{tree, dy, shape.columns});
 }
 
 // Gradients of operands over (D) are stored row by row before they are summed.
-template <block_executor Backend, class Tree, class DY>
+template <block_backend Backend, class Tree, class DY>
 requires(shared_operands<Tree> > 0) void run_differentiate_rows(context<Backend>& ctx, Tree const& tree, DY const& dy,
                                                                 tree::span shape) {
     using T = typename Tree::scalar;
     constexpr index_t shared = shared_operands<Tree>;
-    arena_scope const scope(ctx.scratch);
-    auto const each = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.size()));
-    auto const arrived = ctx.scratch.template take<T>(extents<dyn, dyn>(shared, shape.columns));
+    arena_scope const scope(ctx.workspace);
+    auto const each = ctx.workspace.template take<T>(extents<dyn, dyn>(shared, shape.size()));
+    auto const arrived = ctx.workspace.template take<T>(extents<dyn, dyn>(shared, shape.columns));
     launch(ctx, shape.rows,
            differentiate_rows_kernel<Tree, DY>{with_gradients(tree, each.data(), shape.size(), shape.columns), dy,
                                                shape.columns});
     run_fill(ctx, arrived.data(), arrived.size(), T{});
     for (index_t k = 0; k < shared; ++k)
-        run_add_row_sums(ctx, arrived.data() + k * shape.columns, each.data() + k * shape.size(), shape.rows,
-                         shape.columns);
+        run_add_sum_axis0(ctx, arrived.data() + k * shape.columns, each.data() + k * shape.size(), shape.rows,
+                          shape.columns);
     for_each_shared(tree, arrived.data(), shape.columns, [&](auto const& of_row, T const* dy_of_row) {
         run_differentiate(ctx, of_row, tensor_cotangent<T>{dy_of_row}, shape.columns);
     });
 }
 
-// The sum of each row of a tree, (R), in ctx.scratch.
-template <block_executor Backend, class Tree>
+// The sum of each row of a tree, (R), in ctx.workspace.
+template <block_backend Backend, class Tree>
 auto sums_of_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
     using wide = typename accumulator<typename Tree::scalar>::type;
-    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(shape.rows));
+    auto const sums = ctx.workspace.template take<wide>(extents<dyn>(shape.rows));
     launch(ctx, shape.rows, sum_rows_kernel<Tree, wide>{tree, sums.data(), shape.columns});
     return tree::input<wide>{sums.data()};
 }
-template <block_executor Backend, class Tree>
+template <block_backend Backend, class Tree>
 auto run_sum_rows(context<Backend>& ctx, Tree const& tree, tree::span shape) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     return run_sum(ctx, sums_of_rows(ctx, tree, shape), shape.rows);
 }
-template <block_executor Backend, class Tree>
+template <block_backend Backend, class Tree>
 void run_add_sum_rows(context<Backend>& ctx, double* total, Tree const& tree, tree::span shape, double factor) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     run_add_sum(ctx, total, sums_of_rows(ctx, tree, shape), shape.rows, factor);
 }
 

@@ -90,24 +90,24 @@ template <class Tree, class Wide, class Put = put_sum<Wide>> struct sum_kernel {
     }
 };
 
-template <block_executor Backend, class Tree, class T>
+template <block_backend Backend, class Tree, class T>
 void run_evaluate(context<Backend> const& ctx, Tree const& tree, T* y, index_t n) {
     launch(ctx, element_blocks<computed_group<T>>(n), evaluate_kernel<Tree, T>{tree, y, n});
 }
 
-template <block_executor Backend, class Tree, class DY>
+template <block_backend Backend, class Tree, class DY>
 void run_differentiate(context<Backend> const& ctx, Tree const& tree, DY const& dy, index_t n) {
     launch(ctx, element_blocks<computed_group<typename DY::stored>>(n), differentiate_kernel<Tree, DY>{tree, dy, n});
 }
 
 // put(0, the sum), run by the backend: sums of chunks first, then their sum.
-template <block_executor Backend, class Tree, class Put>
+template <block_backend Backend, class Tree, class Put>
 void run_sum_to(context<Backend>& ctx, Tree const& tree, index_t n, Put const& put) {
     using wide = typename accumulator<typename Tree::scalar>::type;
     constexpr index_t chunk = 4096;
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     index_t const chunks = blocks_for(n, chunk);
-    auto const sums = ctx.scratch.template take<wide>(extents<dyn>(chunks));
+    auto const sums = ctx.workspace.template take<wide>(extents<dyn>(chunks));
     if (chunks > 1) {
         launch(ctx, chunks, sum_kernel<Tree, wide>{tree, {sums.data()}, n, chunk});
         launch(ctx, 1, sum_kernel<tree::input<wide>, wide, Put>{{sums.data()}, put, chunks, chunks});
@@ -115,15 +115,15 @@ void run_sum_to(context<Backend>& ctx, Tree const& tree, index_t n, Put const& p
         launch(ctx, 1, sum_kernel<Tree, wide, Put>{tree, put, n, chunk});
     }
 }
-template <block_executor Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
+template <block_backend Backend, class Tree> auto run_sum(context<Backend>& ctx, Tree const& tree, index_t n) {
     using wide = typename accumulator<typename Tree::scalar>::type;
-    arena_scope const scope(ctx.scratch);
-    auto const total = ctx.scratch.template take<wide>(extents<1>());
+    arena_scope const scope(ctx.workspace);
+    auto const total = ctx.workspace.template take<wide>(extents<1>());
     run_sum_to(ctx, tree, n, put_sum<wide>{total.data()});
-    return fetch(ctx, total.data());
+    return copy_to_host(ctx, total.data());
 }
 // *total += factor * the sum of the tree.
-template <block_executor Backend, class Tree>
+template <block_backend Backend, class Tree>
 void run_add_sum(context<Backend>& ctx, double* total, Tree const& tree, index_t n, double factor) {
     run_sum_to(ctx, tree, n, add_to_total{total, factor});
 }

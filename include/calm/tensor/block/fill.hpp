@@ -38,7 +38,7 @@ template <class Draw, class T> struct draw_kernel {
     T* x;
     index_t n;
     key k;
-    draw_number number;
+    rng_counter number;
     // Enough blocks for n values, wherever they begin.
     [[nodiscard]] CALM_HD static index_t blocks(index_t n) { return n > 0 ? blocks_for(n + 3, 4 * threads) : 0; }
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
@@ -55,8 +55,8 @@ template <class Draw, class T> struct draw_kernel {
     }
 };
 
-template <block_executor Backend, class Draw, class T>
-void run_draw(context<Backend> const& ctx, Draw const& draw, T* x, index_t n, key k, draw_number first) {
+template <block_backend Backend, class Draw, class T>
+void run_draw(context<Backend> const& ctx, Draw const& draw, T* x, index_t n, key k, rng_counter first) {
     using kernel = draw_kernel<Draw, T>;
     launch(ctx, kernel::blocks(n), kernel{draw, x, n, k, first});
 }

@@ -3,7 +3,7 @@
 
 #include "calm/tensor/block/fill.hpp"
 #include "calm/tensor/copy.hpp"
-#include "calm/tensor/noise_place.hpp"
+#include "calm/tensor/row_rng.hpp"
 
 namespace calm::detail {
 
@@ -14,22 +14,22 @@ template <class Draw, class T> struct draw_places_kernel {
     using shared = typename draw_kernel<Draw, T>::shared;
     Draw draw;
     T* x;
-    noise_place const* places;
+    row_rng const* places;
     index_t each, W;
     std::uint64_t seed_block;
     [[nodiscard]] CALM_HD index_t blocks() const { return draw_kernel<Draw, T>::blocks(each); }
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
         index_t const r = block / blocks();
-        noise_place place = places[r];
+        row_rng place = places[r];
         if (seed_block != 0) place.draws.seed_block = seed_block;
         auto const first = static_cast<std::uint64_t>(place.first) * static_cast<std::uint64_t>(W);
         draw_kernel<Draw, T>{draw, x + r * each, each, place.draws.now(), first}(b, s, block % blocks());
     }
 };
 
-template <block_executor Backend, class Draw, class T>
+template <block_backend Backend, class Draw, class T>
 void run_draw_places(context<Backend> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
-                     on_both_sides<noise_place, Backend> const& places, std::uint64_t seed_block) {
+                     mirrored_span<row_rng, Backend> const& places, std::uint64_t seed_block) {
     draw_places_kernel<Draw, T> const kernel{draw, x, places.there, each, W, seed_block};
     launch(ctx, places.size() * kernel.blocks(), kernel);
 }

@@ -2,7 +2,7 @@
 // Matrix products as portable block kernels, with tiles of both factors in shared memory. `blocks` and `emulated` use
 // them, and a GPU where nothing faster exists. Both factors are stored as W; the arithmetic has C's type.
 
-#include "calm/tensor/block/few_rows.hpp"
+#include "calm/tensor/block/skinny_product.hpp"
 #include "calm/tensor/kernel.hpp"
 #include "calm/tensor/product.hpp"
 
@@ -86,13 +86,13 @@ private:
     }
 };
 
-template <block_executor Backend, class T, class W>
+template <block_backend Backend, class T, class W>
 void block_product(context<Backend> const& ctx, product<T, W, W> const& p) {
     constexpr int tile = product_kernel<T, W>::tile;
     launch(ctx, blocks_for(p.m, tile) * blocks_for(p.n, tile), product_kernel<T, W>{p});
 }
 template <class T> void gemm(context<blocks> const& ctx, product<T> const& p) {
-    if (goes_by_warps(p)) return product_by_warps(ctx, p);
+    if (is_skinny_on_device(p)) return launch_skinny_product(ctx, p);
     block_product(ctx, p);
 }
 

@@ -142,13 +142,13 @@ template <class T> bool is_next_position(attention_shape const& a) {
 }
 
 // Attention of one query row per sequence against a cache with `room` positions.
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_next_attention(context<Backend>& ctx, attention_shape const& a, cached_sequence const* sequences, index_t room,
                         T* o, T* lse, T const* q, T const* k, T const* v) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     index_t const heads = a.sequences * a.heads;
     index_t const count = blocks_for(room, attention_pieces<T>::keys);
-    auto const memory = ctx.scratch.template take<T>(extents<dyn>(heads * count * (a.head_size + 2)));
+    auto const memory = ctx.workspace.template take<T>(extents<dyn>(heads * count * (a.head_size + 2)));
     attention_pieces<T> const pieces{memory.data(), count, a.head_size};
     launch(ctx, heads * count, attend_to_piece_kernel<T>{a, pieces, o, lse, q, k, v, sequences});
     if (count > 1) launch(ctx, heads, join_pieces_kernel<T>{a, pieces, o, lse, sequences});

@@ -46,8 +46,8 @@ template <class T, class Y> struct layer_norm_kernel {
 };
 
 // Gradients of a norm. With h = (x - mean) r, a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, plus its row of
-// `plus` if that is given. It adds dy h to the gain's gradient and dy to the bias's. Without Centred (RMSNorm) mean and
-// second term are zero.
+// `addend` if that is given. It adds dy h to the gain's gradient and dy to the bias's. Without Centred (RMSNorm) mean
+// and second term are zero.
 template <class T, bool Centred> struct norm_gradient {
     T* dx;  // may alias dy or x
     T const* dy;
@@ -56,7 +56,7 @@ template <class T, bool Centred> struct norm_gradient {
     T const* mean;
     T const* r;
     index_t n;
-    T const* plus = nullptr;
+    T const* addend = nullptr;
 
     struct sums {
         T slope;  // sum of dy w
@@ -85,7 +85,7 @@ template <class T, bool Centred> struct norm_gradient {
         V slope = g * load<V>(place_of<V>(w + j));
         if constexpr (Centred) slope = slope - splat<V>(mean_of.slope);
         V const own = (slope - h * splat<V>(mean_of.along)) * splat<V>(r[row]);
-        return plus == nullptr ? own : own + load<V>(place_of<V>(plus + row * n + j));
+        return addend == nullptr ? own : own + load<V>(place_of<V>(addend + row * n + j));
     }
 };
 
@@ -224,39 +224,39 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& 
     constexpr index_t few_rows = norm_threads / warp_size;  // at least so many rows per block: one per warp
     auto const in_one_pass = [&]<int Groups, int Team>() {
         index_t const chunk = std::max(few_rows, blocks_for(rows, most_blocks)), blocks = blocks_for(rows, chunk);
-        arena_scope const scope(ctx.scratch);
-        auto const take = [&] { return ctx.scratch.template take<T>(extents<dyn, dyn>(blocks, of.n)).data(); };
+        arena_scope const scope(ctx.workspace);
+        auto const take = [&] { return ctx.workspace.template take<T>(extents<dyn, dyn>(blocks, of.n)).data(); };
         T* const gains = take();
         T* const biases = Centred ? take() : nullptr;
         launch(ctx, blocks, norm_gradients_kernel<T, Centred, Groups, Team>{of, gains, biases, rows, chunk});
-        run_row_sums_at_once(ctx, dw, blocks, of.n, rows_term<T>{gains, of.n});
-        if constexpr (Centred) run_row_sums_at_once(ctx, db, blocks, of.n, rows_term<T>{biases, of.n});
+        run_sum_axis0_at_once(ctx, dw, blocks, of.n, rows_term<T>{gains, of.n});
+        if constexpr (Centred) run_sum_axis0_at_once(ctx, db, blocks, of.n, rows_term<T>{biases, of.n});
     };
     constexpr index_t group = lanes<group_of<T>>;
-    bool const whole = are_in_groups<T>(of.n, {of.dx, of.dy, of.x, of.w, of.plus});
+    bool const whole = are_in_groups<T>(of.n, {of.dx, of.dy, of.x, of.w, of.addend});
     if (whole && of.n <= 2 * warp_size * group) return in_one_pass.template operator()<2, warp_size>();
     if (whole && of.n <= 8 * warp_size * group) return in_one_pass.template operator()<8, warp_size>();
     if (whole && of.n <= 8 * norm_threads * group) return in_one_pass.template operator()<8, norm_threads>();
-    run_row_sums(ctx, dw, rows, of.n, gain_term<T, Centred>{of});  // before dx overwrites what it reads
-    if constexpr (Centred) run_add_row_sums(ctx, db, of.dy, rows, of.n);
+    run_sum_axis0(ctx, dw, rows, of.n, gain_term<T, Centred>{of});  // before dx overwrites what it reads
+    if constexpr (Centred) run_add_sum_axis0(ctx, db, of.dy, rows, of.n);
     launch(ctx, rows, norm_back_kernel<T, Centred>{of});
 }
 
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r,
-                       index_t rows, index_t n, T const* plus = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, false>{dx, dy, x, w, nullptr, r, n, plus}, dw, static_cast<T*>(nullptr),
+                       index_t rows, index_t n, T const* addend = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, false>{dx, dy, x, w, nullptr, r, n, addend}, dw, static_cast<T*>(nullptr),
                        rows);
 }
-template <block_executor Backend, class Y, class T>
+template <block_backend Backend, class Y, class T>
 void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
                     index_t n, double eps) {
     launch(ctx, rows, layer_norm_kernel<T, Y>{y, mean, r, x, w, b, n, eps});
 }
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
-                         T const* r, index_t rows, index_t n, T const* plus = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, true>{dx, dy, x, w, mean, r, n, plus}, dw, db, rows);
+                         T const* r, index_t rows, index_t n, T const* addend = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, true>{dx, dy, x, w, mean, r, n, addend}, dw, db, rows);
 }
 
 }  // namespace calm::detail

@@ -89,15 +89,15 @@ template <class Id> struct put_digits_kernel {
     }
 };
 
-// The numbers of n > 0 rows in the order of their ids, which are below V. In ctx.scratch.
-template <block_executor Backend, class Id>
+// The numbers of n > 0 rows in the order of their ids, which are below V. In ctx.workspace.
+template <block_backend Backend, class Id>
 row_id const* order_of_rows(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
     using sorting = rows_to_sort<Id>;
     sorting all{ids, nullptr, n, 0};
-    row_id* const rooms[] = {ctx.scratch.template take<row_id>(extents<dyn>(n)).data(),
-                             ctx.scratch.template take<row_id>(extents<dyn>(n)).data()};
-    arena_scope const scope(ctx.scratch);
-    auto const counts = ctx.scratch.template take<index_t>(extents<dyn, dyn>(all.tiles(), sorting::digits));
+    row_id* const rooms[] = {ctx.workspace.template take<row_id>(extents<dyn>(n)).data(),
+                             ctx.workspace.template take<row_id>(extents<dyn>(n)).data()};
+    arena_scope const scope(ctx.workspace);
+    auto const counts = ctx.workspace.template take<index_t>(extents<dyn, dyn>(all.tiles(), sorting::digits));
     for (int pass = 0; pass == 0 || (V - 1) >> all.shift > 0; ++pass, all.shift += 8) {
         launch(ctx, all.tiles(), count_digits_kernel<Id>{all, counts.data()});
         launch(ctx, all.tiles(), put_digits_kernel<Id>{all, counts.data(), rooms[pass % 2]});

@@ -45,13 +45,13 @@ template <class Y, class X> struct sum_repeated_kernel {
     }
 };
 
-template <block_executor Backend, class X, class Y>
-void run_repeat_rows(context<Backend> const& ctx, X* x, Y const* y, index_t rows, index_t samples, index_t width) {
+template <block_backend Backend, class X, class Y>
+void run_repeat_interleave(context<Backend> const& ctx, X* x, Y const* y, index_t rows, index_t samples,
+                           index_t width) {
     launch(ctx, rows, repeat_kernel<X, Y>{x, y, samples, width});
 }
-template <block_executor Backend, class Y, class X>
-void run_sum_repeated_rows(context<Backend> const& ctx, Y* y, X const* x, index_t rows, index_t samples,
-                           index_t width) {
+template <block_backend Backend, class Y, class X>
+void run_segment_sum(context<Backend> const& ctx, Y* y, X const* x, index_t rows, index_t samples, index_t width) {
     launch(ctx, rows, sum_repeated_kernel<Y, X>{y, x, samples, width});
 }
 

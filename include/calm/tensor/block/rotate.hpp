@@ -94,7 +94,7 @@ private:
 };
 
 // Rotates x and the same rows of another matrix.
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rotation const& to,
                 cached_sequence const* sequences = nullptr) {
     for_pairs(to, [&](pairs_of_heads const& pairs) {
@@ -106,9 +106,9 @@ void run_rotate(context<Backend>& ctx, T* x, T* other, index_t other_width, rota
         pairs.count % run == 0 ? by.template operator()<run>() : by.template operator()<1>();
     });
 }
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_rotate(context<Backend>& ctx, T* x, rotation const& to,
-                on_both_sides<cached_sequence, Backend> sequences = {}) {
+                mirrored_span<cached_sequence, Backend> sequences = {}) {
     run_rotate<Backend, T>(ctx, x, nullptr, 0, to, sequences.there);
 }
 
@@ -146,7 +146,7 @@ template <class T> struct rotate_and_append_kernel {
 private:
     [[nodiscard]] CALM_HD index_t heads() const { return (to.width + appended.width) / to.head_size; }
 };
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_rotate_and_append(context<Backend>& ctx, T* queries, rotation const& to, append_kernel<T> const& appended) {
     for_pairs(to, [&](pairs_of_heads const& pairs) {
         rotate_and_append_kernel<T> const kernel{queries, to, appended, pairs};

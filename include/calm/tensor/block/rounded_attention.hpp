@@ -1,6 +1,6 @@
 #pragma once
 // Attention in bf16 on a device, around what computes its graphs (attention_graph.hpp). Inputs in fp32 are rounded into
-// ctx.scratch, and their outputs are converted back.
+// ctx.workspace, and their outputs are converted back.
 
 #include "calm/tensor/attention_graph.hpp"
 #include "calm/tensor/block/rows.hpp"
@@ -8,7 +8,7 @@
 namespace calm::detail {
 
 // o and lse from q, k and v; a head's rows must be whole 16-byte groups. Calls compute(memory), which runs the forward
-// graph and may use ctx.scratch.
+// graph and may use ctx.workspace.
 template <device_memory Backend, class Compute>
 void attend_in_bf16(context<Backend>&, attention_shape const&, bf16* o, float* lse, bf16 const* q, bf16 const* k,
                     bf16 const* v, Compute const& compute) {
@@ -28,9 +28,9 @@ void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* 
                          bf16 const* dout, bf16 const* o, float const* lse, bf16 const* q, bf16 const* k, bf16 const* v,
                          Compute const& compute) {
     using part = attention_part;
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     index_t const rows = a.sequences * a.queries;
-    auto const take = [&]<class T>(T*, index_t n) { return ctx.scratch.template take<T>(extents<dyn>(n)).data(); };
+    auto const take = [&]<class T>(T*, index_t n) { return ctx.workspace.template take<T>(extents<dyn>(n)).data(); };
     attention_memory memory;
     memory[part::q] = const_cast<bf16*>(q);
     memory[part::k] = const_cast<bf16*>(k);
@@ -51,7 +51,7 @@ void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* 
 template <device_memory Backend, class Compute>
 void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, float* o, float* lse, float const* q,
                     float const* k, float const* v, Compute const& compute) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     converted_rows<bf16, Backend> rows(ctx, a.sequences * a.queries);
     bf16* const out = rows.room(a.q_row);
     attend_in_bf16(ctx, a, out, lse, rows.of(q, a.q_row), rows.of(k, a.kv_row), rows.of(v, a.kv_row), compute);
@@ -61,7 +61,7 @@ template <device_memory Backend, class Compute>
 void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
                          float const* dout, float const* o, float const* lse, float const* q, float const* k,
                          float const* v, Compute const& compute) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     converted_rows<bf16, Backend> rows(ctx, a.sequences * a.queries);
     bf16* const of_q = rows.room(a.q_row);
     bf16* const of_k = rows.room(a.kv_row);

@@ -1,13 +1,13 @@
 #pragma once
-// Products on a device, whose factors may first be rounded to bf16: by a kernel, into ctx.scratch.
+// Products on a device, whose factors may first be rounded to bf16: by a kernel, into ctx.workspace.
 
 #include <type_traits>
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/activations.hpp"
 #include "calm/tensor/bf16_copies.hpp"
-#include "calm/tensor/block/few_rows.hpp"
 #include "calm/tensor/block/matmul.hpp"
+#include "calm/tensor/block/skinny_product.hpp"
 #include "calm/tensor/group.hpp"
 
 namespace calm::detail {
@@ -106,7 +106,7 @@ void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const
         left.c += most.n;
         left.b += p.b_transposed ? most.n * p.ldb : most.n;
         if (p.bias != nullptr) left.bias += most.n;
-        if (p.plus != nullptr) left.plus += most.n;
+        if (p.addend != nullptr) left.addend += most.n;
         product_in_groups(ctx, most);
         return product_in_groups(ctx, left);
     }
@@ -119,7 +119,7 @@ void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const
         left.a += p.a_transposed ? most.k * p.lda : most.k;
         left.b += p.b_transposed ? most.k : most.k * p.ldb;
         left.accumulates = true;
-        left.bias = left.plus = nullptr;
+        left.bias = left.addend = nullptr;
         stored_product(ctx, most);
         return stored_product(ctx, left);
     }
@@ -128,26 +128,27 @@ void product_in_groups(context<Backend> const& ctx, product<T, bf16, bf16> const
 
 // The product of the rounded factors. If C has no memory in fp32, it and the bias are rounded too.
 template <device_memory Backend> void rounded_product(context<Backend>& ctx, product<float> const& p) {
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const known = [&](bf16 const* rounded, float const* full, index_t stride) {
         bool const looks = rounded == nullptr && ctx.copies != nullptr && stride % rounded_matrix::each == 0;
         return looks ? ctx.copies->of(full) : rounded;
     };
-    rounded_factor const a(ctx.scratch, known(p.a_rounded, p.a, p.lda), p.a, p.m, p.k, p.lda, p.a_transposed);
-    rounded_factor const b(ctx.scratch, known(p.b_rounded, p.b, p.ldb), p.b, p.k, p.n, p.ldb, p.b_transposed);
+    rounded_factor const a(ctx.workspace, known(p.a_rounded, p.a, p.lda), p.a, p.m, p.k, p.lda, p.a_transposed);
+    rounded_factor const b(ctx.workspace, known(p.b_rounded, p.b, p.ldb), p.b, p.k, p.n, p.ldb, p.b_transposed);
     rounded_matrix bias{};
     if (p.c == nullptr && p.bias != nullptr)
-        bias = {ctx.scratch.template take<bf16>(extents<dyn>(p.n + rounded_matrix::each)).data(), p.bias, 1, p.n, p.n};
+        bias = {ctx.workspace.template take<bf16>(extents<dyn>(p.n + rounded_matrix::each)).data(), p.bias, 1, p.n,
+                p.n};
     round_kernel<3> const kernel{{a.missing, b.missing, bias}};
     if (kernel.blocks() > 0) launch(ctx, kernel.blocks(), kernel);
-    auto const multiply = [&]<class T>(T* c, T const* row, T const* plus) {
+    auto const multiply = [&]<class T>(T* c, T const* row, T const* addend) {
         product<T, bf16, bf16> rounded{
             p.m, p.n, p.k, c, p.ldc, a.x, a.stride, p.a_transposed, b.x, b.stride, p.b_transposed, p.accumulates, row};
-        rounded.plus = plus;
+        rounded.addend = addend;
         product_in_groups(ctx, rounded);
     };
     if (p.c != nullptr)
-        multiply(p.c, p.bias, p.plus);
+        multiply(p.c, p.bias, p.addend);
     else
         multiply(p.c_rounded, static_cast<bf16 const*>(bias.y), static_cast<bf16 const*>(nullptr));
 }
@@ -161,8 +162,8 @@ template <class W> bool has_rounded(product<float, W> const& p) {
 // In bf16 if the context multiplies in bf16 and there are more than a few rows, or if an operand exists in bf16 only.
 template <device_memory Backend, class T> void gemm(context<Backend>& ctx, product<T> const& p) {
     if constexpr (std::is_same_v<T, float>)
-        if (has_rounded(p) || (ctx.products_in_bf16 && p.m > few_rows_of_a_device)) return rounded_product(ctx, p);
-    if (goes_by_warps(p)) return product_by_warps(ctx, p);
+        if (has_rounded(p) || (ctx.products_in_bf16 && p.m > skinny_rows_of_a_device)) return rounded_product(ctx, p);
+    if (is_skinny_on_device(p)) return launch_skinny_product(ctx, p);
     stored_product(ctx, p);
 }
 

@@ -29,7 +29,7 @@ template <class T> bool are_in_groups(index_t width, std::initializer_list<T con
            });
 }
 
-// A matrix (R, width), which may be bf16, as terms of row_sums_kernel.
+// A matrix (R, width), which may be bf16, as terms of sum_axis0_kernel.
 template <class T> struct rows_term {
     T const* x;
     index_t width;
@@ -39,7 +39,7 @@ template <class T> struct rows_term {
 
 // out (chunks, width) = or += the sums of term.at<V>(row, column) over the rows of a chunk. A block has one chunk and
 // 32 columns; several threads share each column. V is a group if rows are whole groups.
-template <class V, class Term> struct row_sums_kernel {
+template <class V, class Term> struct sum_axis0_kernel {
     using T = lane_t<V>;
     static constexpr int columns = 32;
     static constexpr int threads = 256;
@@ -174,18 +174,18 @@ template <class Id> struct first_outside_kernel {
     }
 };
 
-template <block_executor Backend, class T, class U>
+template <block_backend Backend, class T, class U>
 void run_copy(context<Backend> const& ctx, T* y, U const* x, index_t n) {
     launch(ctx, element_blocks<group_of<T>>(n), copy_kernel<T, U>{y, x, n});
 }
 
-// Rows converted to T, in ctx.scratch.
-template <class T, block_executor Backend> class converted_rows {
+// Rows converted to T, in ctx.workspace.
+template <class T, block_backend Backend> class converted_rows {
 public:
     converted_rows(context<Backend>& ctx, index_t rows) : ctx_(ctx), rows_(rows) {}
 
     // Memory for rows of `width` elements.
-    T* room(index_t width) { return ctx_.scratch.template take<T>(extents<dyn>(rows_ * width)).data(); }
+    T* room(index_t width) { return ctx_.workspace.template take<T>(extents<dyn>(rows_ * width)).data(); }
     // x, converted to T.
     template <class Other> T const* of(Other const* x, index_t width) {
         T* const there = room(width);
@@ -202,7 +202,7 @@ private:
     index_t rows_;
 };
 
-template <block_executor Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {
+template <block_backend Backend, class T> void run_fill(context<Backend> const& ctx, T* x, index_t n, T value) {
     run_evaluate(ctx, tree::constant<T>{value}, x, n);
 }
 
@@ -212,55 +212,55 @@ void run_sums_of_chunks(context<Backend> const& ctx, T* out, index_t rows, index
                         bool accumulates, Term const& term) {
     auto const by = [&]<class V>() {
         index_t const blocks = blocks_for(rows, chunk) * blocks_for(width, 32);
-        launch(ctx, blocks, row_sums_kernel<V, Term>{term, out, rows, width, chunk, accumulates});
+        launch(ctx, blocks, sum_axis0_kernel<V, Term>{term, out, rows, width, chunk, accumulates});
     };
     bool const in_groups = term.in_groups() && are_in_groups<T>(width, {out});
     in_groups ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
 // total (width) += the sum over rows of term.at<V>(row, column), in one launch: for few rows.
 template <class Backend, class T, class Term>
-void run_row_sums_at_once(context<Backend> const& ctx, T* total, index_t rows, index_t width, Term const& term) {
+void run_sum_axis0_at_once(context<Backend> const& ctx, T* total, index_t rows, index_t width, Term const& term) {
     if (rows > 0) run_sums_of_chunks(ctx, total, rows, width, rows, true, term);
 }
-// As run_row_sums_at_once, but for any number of rows: sums chunks of them first, then the chunks.
-template <block_executor Backend, class T, class Term>
-void run_row_sums(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
+// As run_sum_axis0_at_once, but for any number of rows: sums chunks of them first, then the chunks.
+template <block_backend Backend, class T, class Term>
+void run_sum_axis0(context<Backend>& ctx, T* total, index_t rows, index_t width, Term const& term) {
     constexpr index_t chunk = 256;
-    if (rows <= chunk) return run_row_sums_at_once(ctx, total, rows, width, term);
-    arena_scope const scope(ctx.scratch);
+    if (rows <= chunk) return run_sum_axis0_at_once(ctx, total, rows, width, term);
+    arena_scope const scope(ctx.workspace);
     index_t const chunks = blocks_for(rows, chunk);
-    auto const partial = ctx.scratch.template take<T>(extents<dyn, dyn>(chunks, width));
+    auto const partial = ctx.workspace.template take<T>(extents<dyn, dyn>(chunks, width));
     run_sums_of_chunks(ctx, partial.data(), rows, width, chunk, false, term);
-    run_row_sums_at_once(ctx, total, chunks, width, rows_term<T>{partial.data(), width});
+    run_sum_axis0_at_once(ctx, total, chunks, width, rows_term<T>{partial.data(), width});
 }
-template <block_executor Backend, class T, class X>
-void run_add_row_sums(context<Backend>& ctx, T* total, X const* x, index_t rows, index_t width) {
-    run_row_sums(ctx, total, rows, width, rows_term<X>{x, width});
+template <block_backend Backend, class T, class X>
+void run_add_sum_axis0(context<Backend>& ctx, T* total, X const* x, index_t rows, index_t width) {
+    run_sum_axis0(ctx, total, rows, width, rows_term<X>{x, width});
 }
 
-template <block_executor Backend, class T, class W, class Id>
+template <block_backend Backend, class T, class W, class Id>
 void run_gather_rows(context<Backend>& ctx, T* y, W const* table, Id const* ids, index_t rows, index_t width) {
     launch(ctx, rows, gather_kernel<T, W, Id>{y, table, ids, width});
 }
 
 // The ids must be in 0 .. V - 1.
-template <block_executor Backend, class T, class Id>
+template <block_backend Backend, class T, class Id>
 void run_scatter_add_rows(context<Backend>& ctx, T* table, T const* dy, Id const* ids, index_t rows, index_t width,
                           index_t V) {
     if (rows == 0) return;
-    arena_scope const scope(ctx.scratch);
+    arena_scope const scope(ctx.workspace);
     auto const* const order = order_of_rows(ctx, ids, rows, V);
     auto const by = [&]<class V>() { launch(ctx, rows, scatter_kernel<V, Id>{table, dy, ids, order, rows, width}); };
     are_in_groups<T>(width, {table, dy}) ? by.template operator()<group_of<T>>() : by.template operator()<T>();
 }
 
 // Index of the first id outside 0 .. V - 1, or n. Waits for a device.
-template <block_executor Backend, class Id>
+template <block_backend Backend, class Id>
 index_t run_first_outside(context<Backend>& ctx, Id const* ids, index_t n, index_t V) {
-    arena_scope const scope(ctx.scratch);
-    auto const first = ctx.scratch.template take<index_t>(extents<1>());
+    arena_scope const scope(ctx.workspace);
+    auto const first = ctx.workspace.template take<index_t>(extents<1>());
     launch(ctx, 1, first_outside_kernel<Id>{first.data(), ids, n, V});
-    return fetch(ctx, first.data());
+    return copy_to_host(ctx, first.data());
 }
 
 }  // namespace calm::detail

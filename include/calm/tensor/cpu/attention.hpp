@@ -131,7 +131,7 @@ void run_attention(context<cpu>& ctx, attention_shape const& a, T* o, T* lse, T 
 // Attention against a cache: the queries of sequence i come after the positions that it already has.
 template <class T>
 void run_cached_attention(context<cpu>& ctx, attention_shape const& a,
-                          on_both_sides<cached_sequence, cpu> const& sequences, T* o, T* lse, T const* q, T const* k,
+                          mirrored_span<cached_sequence, cpu> const& sequences, T* o, T* lse, T const* q, T const* k,
                           T const* v) {
     ctx.parallel(a.sequences * a.heads, [&](index_t task) {
         index_t const i = task / a.heads;

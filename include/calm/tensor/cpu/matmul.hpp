@@ -18,9 +18,9 @@ template <class T, class W> void serial_gemm(product<T, W> const& p);
 #include <algorithm>
 #include <type_traits>
 
-#include "calm/tensor/cpu/few_rows.hpp"
 #include "calm/tensor/cpu/panels.hpp"
 #include "calm/tensor/cpu/parts.hpp"
+#include "calm/tensor/cpu/skinny_product.hpp"
 #include "calm/tensor/cpu/tile.hpp"
 #include "calm/tensor/kernel.hpp"
 
@@ -97,7 +97,7 @@ columns_of_b<T> columns_for_tiles(product<T, W> const& p, T* panel, index_t l, i
 
 template <class T, class W> void serial_gemm(product<T, W> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
-    if (has_few_rows(p)) return product_of_few_rows(p);
+    if (is_skinny(p)) return skinny_product(p);
     if (p.k == 0) return empty_product(p);
     alignas(memory_alignment) T panel[static_cast<std::size_t>(tile_width<T> * depth_at_once)];
     for (index_t l = 0; l < p.k; l += depth_at_once) {
@@ -180,8 +180,8 @@ template <class T> struct product_by_depth {
     }
 
     void multiply(context<cpu>& ctx) const {
-        arena_scope const scope(ctx.scratch);
-        auto const sums = ctx.scratch.template take<T>(extents<dyn>(together * p.m * p.n));
+        arena_scope const scope(ctx.workspace);
+        auto const sums = ctx.workspace.template take<T>(extents<dyn>(together * p.m * p.n));
         for (index_t first = 0; first < slabs; first += together) {
             index_t const count = std::min(together, slabs - first);
             ctx.parallel(count,
@@ -220,8 +220,8 @@ private:
 template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (p.m == 0 || p.n == 0) return;
-    if (has_few_rows(p) || reads_b(p))
-        return ctx.parallel_ranges(p.n, few_rows_slice(p),
+    if (is_skinny(p) || reads_b(p))
+        return ctx.parallel_ranges(p.n, skinny_slice(p),
                                    [&](index_t begin, index_t end) { serial_gemm(slice_columns(p, begin, end)); });
     if (p.k == 0) return ctx.parallel(1, [&](index_t) { empty_product(p); });
     if constexpr (std::is_same_v<T, float> && std::is_same_v<W, float>)
@@ -230,8 +230,8 @@ template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p)
         if (product_by_depth<T>::serves(ctx, p)) return product_by_depth<T>{p}.multiply(ctx);
     if (reads_both(p)) return multiply_by_blocks(ctx, p);
     product_parts<T> const parts(p);
-    arena_scope const scope(ctx.scratch);
-    auto const b = ctx.scratch.template take<T>(extents<dyn>(parts.packed));
+    arena_scope const scope(ctx.workspace);
+    auto const b = ctx.workspace.template take<T>(extents<dyn>(parts.packed));
     for (index_t l = 0; l < p.k; l += parts.depth)
         for (index_t column = 0; column < p.n; column += parts.columns) {
             product_part<T, W> const part{

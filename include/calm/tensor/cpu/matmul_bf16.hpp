@@ -65,9 +65,9 @@ public:
     }
 
     void multiply(context<cpu>& ctx) const {
-        arena_scope const scope(ctx.scratch);
-        auto const b = ctx.scratch.template take<bf16_pair>(extents<dyn>(parts_.packed));
-        auto const a = ctx.scratch.template take<bf16_pair>(
+        arena_scope const scope(ctx.workspace);
+        auto const b = ctx.workspace.template take<bf16_pair>(extents<dyn>(parts_.packed));
+        auto const a = ctx.workspace.template take<bf16_pair>(
             extents<dyn>(shares_rows() ? blocks(p_.n).down * blocks_for(parts_.depth, depth_at_once) * block_size : 0));
         for (index_t l = 0; l < in_pairs_.k; l += parts_.depth)
             for (index_t column = 0; column < p_.n; column += parts_.columns) {

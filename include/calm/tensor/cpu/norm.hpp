@@ -75,13 +75,13 @@ void run_layer_norm(context<cpu>& ctx, T* y, T* mean, T* r, T const* x, T const*
 template <class T>
 void run_layer_norm_back(context<cpu>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
                          T const* r, index_t rows, index_t n) {
-    arena_scope const scope(ctx.scratch);
-    auto const both = ctx.scratch.template take<T>(extents<dyn>(2 * n));  // dw, db
+    arena_scope const scope(ctx.workspace);
+    auto const both = ctx.workspace.template take<T>(extents<dyn>(2 * n));  // dw, db
     run_fill(ctx, both.data(), 2 * n, T{});
     reduce_rows(ctx, rows, 2 * n, both.data(), [&](index_t i, T* d) {
         layer_norm_row_back(dx + i * n, d, d + n, dy + i * n, x + i * n, w, mean[i], r[i], n);
     });
-    if (ctx.rehearsing()) return;
+    if (ctx.is_dry_run()) return;
     add_into(dw, both.data(), n);
     add_into(db, both.data() + n, n);
 }

@@ -13,10 +13,10 @@ namespace calm::detail {
 // Rotates every head of x (rows, width) in place, at positions from to.first on.
 template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) {
     index_t const half = to.head_size / 2;
-    arena_scope const scope(ctx.scratch);
-    auto const table = ctx.scratch.template take<T>(extents<dyn, dyn, dyn>(to.period, 2, half));  // cos, sin
-    auto const turns = ctx.scratch.template take<float>(extents<dyn>(half));
-    if (ctx.rehearsing()) return;
+    arena_scope const scope(ctx.workspace);
+    auto const table = ctx.workspace.template take<T>(extents<dyn, dyn, dyn>(to.period, 2, half));  // cos, sin
+    auto const turns = ctx.workspace.template take<float>(extents<dyn>(half));
+    if (ctx.is_dry_run()) return;
     for (index_t i = 0; i < half; ++i) turns[i] = to.frequency(i);
     ctx.parallel_ranges(to.period, 64, [&](index_t begin, index_t end) {
         for (index_t p = begin; p < end; ++p)
@@ -42,7 +42,7 @@ template <class T> void run_rotate(context<cpu>& ctx, T* x, rotation const& to) 
 }
 // Rotates to.period new rows of each sequence.
 template <class T>
-void run_rotate(context<cpu>& ctx, T* x, rotation const& to, on_both_sides<cached_sequence, cpu> const& sequences) {
+void run_rotate(context<cpu>& ctx, T* x, rotation const& to, mirrored_span<cached_sequence, cpu> const& sequences) {
     rotation one = to;
     one.rows = to.period;
     for (auto const& of : sequences.here) {

@@ -22,15 +22,15 @@ inline attention_plans::both const* plans_in_bf16(context<cuda>& ctx, attention_
         given, [](void const* p) { return reinterpret_cast<std::uintptr_t>(p) % cudnn_alignment == 0; });
     if (aligned)
         if (auto const& plans = ctx.attention().of(a, ctx.queue())) return &*plans;
-    if (!ctx.rehearsing()) ctx.attention().count_unsupported();
+    if (!ctx.is_dry_run()) ctx.attention().count_unsupported();
     return nullptr;
 }
 
-// A function that runs a plan, with workspace from ctx.scratch.
+// A function that runs a plan, with workspace from ctx.workspace.
 inline auto by_plan(context<cuda>& ctx, attention_plan const& plan) {
     return [&](attention_memory const& memory) {
-        auto const room = ctx.scratch.template take<std::byte>(extents<dyn>(plan.workspace()));
-        if (ctx.rehearsing() || !ctx.order().launches("attention by cuDNN", plan.workspace())) return;
+        auto const room = ctx.workspace.template take<std::byte>(extents<dyn>(plan.workspace()));
+        if (ctx.is_dry_run() || !ctx.order().launches("attention by cuDNN", plan.workspace())) return;
         ctx.attention().run(plan, memory, room.data(), ctx.queue());
         check_launched(ctx, typeid(attention_plan));
     };

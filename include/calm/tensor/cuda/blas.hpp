@@ -36,9 +36,10 @@ public:
     }
     // c = alpha first second + beta plus, which may be c, and the bias if it is described.
     cublasStatus_t multiply(lt_description& d, cublasLtMatmulAlgo_t const& way, void const* alpha, void const* first,
-                            void const* second, void const* beta, void const* plus, void* c, cudaStream_t queue) const {
+                            void const* second, void const* beta, void const* addend, void* c,
+                            cudaStream_t queue) const {
         current_device const here;
-        return cublasLtMatmul(handle_.get(), &d.product, alpha, first, &d.first, second, &d.second, beta, plus,
+        return cublasLtMatmul(handle_.get(), &d.product, alpha, first, &d.first, second, &d.second, beta, addend,
                               &d.result, c, &d.result, &way, workspace_.get(), lt_workspace_bytes, queue);
     }
 
@@ -65,11 +66,11 @@ public:
         if (way) {
             using factor = typename lt_types<T, W>::factor;
             factor const one{1};
-            factor const beta{p.accumulates || p.plus != nullptr ? factor{1} : factor{0}};
-            T const* const plus = p.plus != nullptr ? p.plus : p.c;
+            factor const beta{p.accumulates || p.addend != nullptr ? factor{1} : factor{0}};
+            T const* const addend = p.addend != nullptr ? p.addend : p.c;
             if (p.bias != nullptr) way->description.set_bias(p.bias);
             auto const done =
-                library_.multiply(way->description, way->algorithm, &one, p.b, p.a, &beta, plus, p.c, queue);
+                library_.multiply(way->description, way->algorithm, &one, p.b, p.a, &beta, addend, p.c, queue);
             if (done == CUBLAS_STATUS_NOT_SUPPORTED)
                 way.reset();
             else

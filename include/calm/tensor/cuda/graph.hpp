@@ -40,7 +40,7 @@ public:
 
     // Calls work() to update the bytes of its copies; nothing else runs. First waits until the last launch has read
     // them.
-    template <class Work> void put(context<cuda> const& ctx, Work const& work) {
+    template <class Work> void update(context<cuda> const& ctx, Work const& work) {
         detail::current_device const here;
         if (room_) detail::check_cuda(cudaEventSynchronize(was_read_.get()), "waiting for a graph");
         do_recorded(ctx, work);
@@ -74,7 +74,7 @@ private:
         asked_.end();
     }
 
-    detail::recording asked_;
+    detail::graph_capture asked_;
     detail::pinned_bytes room_;  // null if nothing is copied
     detail::owned_event was_read_;
     std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy> runs_;

@@ -146,7 +146,7 @@ inline void check_launched(context<cuda> const& ctx, std::type_info const& kerne
 template <class Kernel> void launch(context<cuda> const& ctx, index_t blocks, Kernel const& kernel) {
     constexpr std::size_t bytes = sizeof(typename Kernel::shared);
     constexpr std::size_t without_asking = 46 << 10;  // of 48 KiB: the block itself needs a little
-    if (ctx.rehearsing() || blocks <= 0) return;
+    if (ctx.is_dry_run() || blocks <= 0) return;
     require(blocks <= std::numeric_limits<int>::max(), errc::usage,
             "calm::cuda: expected at most 2^31 - 1 blocks, found ", blocks, "; use smaller batches");
     if (!ctx.order().launches(typeid(Kernel).name(), blocks)) return;

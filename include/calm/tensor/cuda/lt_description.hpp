@@ -74,7 +74,7 @@ template <class T, class W> lt_shape shape_of(product<T, W, W> const& p) {
             alignment_of(p.a),
             alignment_of(p.b),
             alignment_of(p.c),
-            alignment_of(p.plus),
+            alignment_of(p.addend),
             alignment_of(p.bias)};
 }
 
@@ -126,7 +126,7 @@ template <class T, class W> lt_description describe(product<T, W, W> const& p) {
              static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
-    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.plus != nullptr ? p.plus : p.c));
+    d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend != nullptr ? p.addend : p.c));
     d.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
     return d;
 }

@@ -9,7 +9,7 @@
 namespace calm::detail {
 
 template <class T, class W> void stored_product(context<cuda> const& ctx, product<T, W, W> const& p) {
-    if (ctx.rehearsing()) return;
+    if (ctx.is_dry_run()) return;
     bool const is_empty = p.m == 0 || p.n == 0 || p.k == 0;  // refused by cuBLASLt; gives a bias, zeros or nothing
     if (!is_empty && ctx.blas().supports(p) &&
         !ctx.order().launches("a product", p.m * p.n, static_cast<std::uint64_t>(p.k)))

@@ -16,7 +16,7 @@ template <> struct memory_of<cuda> {
     // Null if there is not enough memory; throws errc::device if there is no device.
     static void* allocate(std::size_t bytes) {
         current_device const here;
-        device_queue::get().require_no_recording("a memory allocation");
+        device_queue::get().require_no_capture("a memory allocation");
         void* p = nullptr;
         cudaError_t const status = cudaMalloc(&p, std::max(bytes, memory_alignment));
         if (status == cudaErrorMemoryAllocation) {

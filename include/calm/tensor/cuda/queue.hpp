@@ -14,7 +14,7 @@
 #include <type_traits>
 
 #include "calm/tensor/cuda/device.hpp"
-#include "calm/tensor/recording.hpp"
+#include "calm/tensor/graph_capture.hpp"
 #include "calm/tensor/staging.hpp"
 
 namespace calm::detail {
@@ -58,51 +58,51 @@ public:
     void upload(void* dst, void const* src, std::size_t bytes) {
         std::scoped_lock const lock(mutex_);
         current_device const here;
-        if (recording_ == nullptr) return staging_->upload(*this, dst, src, bytes);
-        auto* const there = room_ + recording_->ask_copy(dst, bytes);
+        if (capture_ == nullptr) return staging_->upload(*this, dst, src, bytes);
+        auto* const there = room_ + capture_->ask_copy(dst, bytes);
         std::memcpy(there, src, bytes);
-        if (recording_->is_new()) copy(dst, there, bytes);
+        if (capture_->is_new()) copy(dst, there, bytes);
     }
     // Copies src on the device to dst on the host after all earlier work, and waits for that.
     void download(void* dst, void const* src, std::size_t bytes) const {
         current_device const here;
-        require_no_recording("a copy to the host");
+        require_no_capture("a copy to the host");
         check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, stream_), "reading from the device");
         wait();
     }
     void clear(void* p, std::size_t bytes) const {
         current_device const here;
-        if (recording_ != nullptr) {
-            recording_->ask_fill(p, bytes);
-            if (!recording_->is_new()) return;
+        if (capture_ != nullptr) {
+            capture_->ask_fill(p, bytes);
+            if (!capture_->is_new()) return;
         }
         check_cuda(cudaMemsetAsync(p, 0, bytes, stream_), "clearing device memory");
     }
     void wait() const {
         current_device const here;
-        require_no_recording("a wait by the host");
+        require_no_capture("a wait by the host");
         check_cuda(cudaStreamSynchronize(stream_),
                    "computing on the device (CALM_CUDA_CHECK=1 in the environment names the kernel)");
     }
 
     // Until it is called with null, work is recorded, or compared with a finished recording and not started again.
     // Copies take their bytes from `room`.
-    void record(recording* of, std::byte* room) {
-        recording_ = of;
+    void record(graph_capture* of, std::byte* room) {
+        capture_ = of;
         room_ = room;
     }
     // Whether to launch a kernel: not if a finished recording has it. Its name, `blocks` and `more` must be as
     // recorded.
     bool launches(char const* kernel, index_t blocks, std::uint64_t more = 0) const {
         if (watch) watch(kernel, blocks, more);
-        if (recording_ == nullptr) return true;
-        recording_->ask(kernel, blocks, more);
-        return recording_->is_new();
+        if (capture_ == nullptr) return true;
+        capture_->ask(kernel, blocks, more);
+        return capture_->is_new();
     }
     std::function<void(char const*, index_t, std::uint64_t)> watch;  // called before each launch
     // Throws errc::device while work is recorded.
-    void require_no_recording(char const* found) const {
-        require(recording_ == nullptr, errc::device,
+    void require_no_capture(char const* found) const {
+        require(capture_ == nullptr, errc::device,
                 "calm::cuda: expected only kernels, fills and copies from the host during graph capture, found ", found,
                 "; do it before or after the captured work");
     }
@@ -126,7 +126,7 @@ private:
     cudaStream_t stream_ = nullptr;
     std::array<cudaEvent_t, 2> left_{};  // after the copies from each of the two staging buffers
     std::optional<staging<>> staging_;
-    recording* recording_ = nullptr;
+    graph_capture* capture_ = nullptr;
     std::byte* room_ = nullptr;
 };
 

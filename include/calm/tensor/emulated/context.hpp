@@ -47,7 +47,7 @@ public:
     // Counts of the work that all contexts gave the device since the process began.
     [[nodiscard]] static device_counts counts() { return detail::emulated_device::get().counts(); }
     // Kernels that dry runs would have launched, in all contexts.
-    [[nodiscard]] static index_t rehearsed() { return detail::emulated_device::get().rehearsed(); }
+    [[nodiscard]] static index_t dry_launches() { return detail::emulated_device::get().dry_launches(); }
 
 private:
     int threads_;
@@ -59,7 +59,7 @@ template <class Kernel> void launch(context<emulated> const& ctx, index_t blocks
     static_assert(std::is_trivially_copyable_v<Kernel>, "calm::launch: a kernel is copied to the device as its bytes");
     if (blocks <= 0) return;
     auto& device = detail::emulated_device::get();
-    if (ctx.rehearsing()) return device.rehearse_launch();
+    if (ctx.is_dry_run()) return device.count_dry_launch();
     Kernel given = kernel;
     std::uint64_t addresses = 0;
 #if defined(__GNUC__) && !defined(__clang__)
@@ -79,10 +79,10 @@ public:
     template <class Work>
     device_graph(context<emulated> const& ctx, Work const& work, std::size_t room) :
         made_(std::make_shared<detail::emulated_device::graph>(room)) {
-        put(ctx, work);
+        update(ctx, work);
     }
     // Calls work() to update the bytes of its copies. Throws errc::device if the work differs from the recording.
-    template <class Work> void put(context<emulated> const&, Work const& work) {
+    template <class Work> void update(context<emulated> const&, Work const& work) {
         auto& device = detail::emulated_device::get();
         device.begin_graph(*made_);
         try {

@@ -23,8 +23,8 @@
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/extents.hpp"
+#include "calm/tensor/graph_capture.hpp"
 #include "calm/tensor/memory.hpp"
-#include "calm/tensor/recording.hpp"
 
 namespace calm {
 
@@ -113,9 +113,9 @@ public:
         counts_.blocks += blocks;
         later(std::move(kernel));
     }
-    void rehearse_launch() {
+    void count_dry_launch() {
         std::scoped_lock const lock(mutex_);
-        ++rehearsed_;
+        ++dry_launches_;
     }
     // Copies src to dst on the device; src may change after it returns.
     void upload(void* dst, void const* src, std::size_t bytes) {
@@ -151,7 +151,7 @@ public:
     // Recorded work, and the bytes of its copies.
     struct graph {
         explicit graph(std::size_t room) : asked(room), bytes(room) {}
-        recording asked;
+        graph_capture asked;
         std::vector<std::byte> bytes;
         std::vector<std::function<void(std::byte const*)>> tasks;  // each takes a copy of `bytes`
     };
@@ -162,17 +162,17 @@ public:
         std::unique_lock lock(mutex_);
         require_no_graph("another graph");
         graph_ = &of;
-        recording_ = std::move(lock);
+        capture_ = std::move(lock);
     }
     void end_graph() {
-        auto const lock = std::exchange(recording_, {});
+        auto const lock = std::exchange(capture_, {});
         auto& made = *std::exchange(graph_, nullptr);
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
         made.asked.end();
     }
     // Ends a recording or replay that failed.
     void forget_graph() noexcept {
-        auto const lock = std::exchange(recording_, {});
+        auto const lock = std::exchange(capture_, {});
         if (auto* const of = std::exchange(graph_, nullptr)) of->asked.give_up();
     }
     // Queues the graph, which lives until it has run.
@@ -192,7 +192,7 @@ public:
         require_no_graph("a wait by the host");
         close();
         ++counts_.waits;
-        run_and_tell();
+        run_and_count();
     }
 
     // For tests and debuggers: runs all queued work, as a wait that is not counted. The host may then read and write
@@ -201,7 +201,7 @@ public:
         std::scoped_lock const lock(mutex_);
         if (open_) return;
         require_no_graph("host access to device memory");
-        run_and_tell();
+        run_and_count();
         protect(PROT_READ | PROT_WRITE);
         open_ = true;
     }
@@ -268,9 +268,9 @@ public:
         std::scoped_lock const lock(mutex_);
         return counts_;
     }
-    [[nodiscard]] index_t rehearsed() const {
+    [[nodiscard]] index_t dry_launches() const {
         std::scoped_lock const lock(mutex_);
-        return rehearsed_;
+        return dry_launches_;
     }
 
 private:
@@ -336,7 +336,7 @@ private:
         }
         protect(PROT_NONE);
     }
-    void run_and_tell() {
+    void run_and_count() {
         run();
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
     }
@@ -344,12 +344,12 @@ private:
     mutable std::recursive_mutex mutex_;
     std::map<std::byte*, memory_block, std::less<>> blocks_;
     std::vector<std::function<void()>> queue_;
-    graph* graph_ = nullptr;                            // while one is recorded or compared
-    std::unique_lock<std::recursive_mutex> recording_;  // held meanwhile
+    graph* graph_ = nullptr;                          // while one is recorded or compared
+    std::unique_lock<std::recursive_mutex> capture_;  // held meanwhile
     std::exception_ptr failed_;
     bool open_ = false;  // to the host; then the queue is empty
     device_counts counts_;
-    index_t rehearsed_ = 0;
+    index_t dry_launches_ = 0;
 };
 
 template <> struct memory_of<emulated> {

@@ -28,11 +28,11 @@ template <class T> struct adamw_slot {
     index_t size;
     bool decays;
     bool is_hidden;  // a matrix between hidden states; its optimizer state may be younger than the run
-    bool leads;      // updated by Muon: lead() turns its gradient into the direction
+    bool uses_muon;  // updated by Muon: lead() turns its gradient into the direction
 };
 
 // Arguments of an update, written by the host.
-template <class T> struct adamw_told {
+template <class T> struct adamw_arguments {
     index_t step;    // of the run, for error messages
     index_t update;  // number of this update, from 1
     double loss;     // of the step, unless the loss is in device memory
@@ -67,7 +67,7 @@ template <class T> struct adamw_memory {
     parameter_range const* ranges;
     index_t count;  // number of ranges
     double* sums;   // (1 + count) sums of squares: all gradients, then each range
-    adamw_told<T>* told;
+    adamw_arguments<T>* arguments;
     adamw_record* record;
 };
 
@@ -78,37 +78,38 @@ CALM_HD constexpr bool is_finite(double x) {
 // Records outcome and clipping factor, given the sum of squares of all gradients and the loss: *loss, or told.loss if
 // null.
 template <class T> CALM_HD void conclude(adamw_memory<T> const& all, double squares, double const* loss) {
-    auto const& told = *all.told;
+    auto const& arguments = *all.arguments;
     auto& record = *all.record;
     if (record.bad_update != 0) return;
-    step_outcome const came{loss != nullptr ? *loss : told.loss, std::sqrt(squares)};
-    record.steps[told.update % outcomes_kept] = came;
-    record.scale = told.clip > 0 ? math::min(1.0, told.clip / (came.norm + 1e-6)) : 1.0;
+    step_outcome const came{loss != nullptr ? *loss : arguments.loss, std::sqrt(squares)};
+    record.steps[arguments.update % outcomes_kept] = came;
+    record.scale = arguments.clip > 0 ? math::min(1.0, arguments.clip / (came.norm + 1e-6)) : 1.0;
     if (is_finite(came.norm) && is_finite(came.loss)) return;
-    record.bad_update = told.update;
-    record.bad_step = told.step;
+    record.bad_update = arguments.update;
+    record.bad_step = arguments.step;
 }
 
 // One update of one parameter.
 template <class T> struct adamw_update {
     adamw_slot<T> slot;
-    adamw_told<T> told;
-    typename adamw_told<T>::corrected corrected;
+    adamw_arguments<T> arguments;
+    typename adamw_arguments<T>::corrected corrected;
     T scale;  // of the gradient
     T keep;   // of the weights
 
     CALM_HD adamw_update(adamw_memory<T> const& all, index_t number) :
-        slot(all.slots[number]), told(*all.told), corrected(slot.is_hidden ? told.hidden : told.others),
-        scale(static_cast<T>(all.record->scale)), keep(slot.decays ? told.keep : T{1}) {}
+        slot(all.slots[number]), arguments(*all.arguments),
+        corrected(slot.is_hidden ? arguments.hidden : arguments.others), scale(static_cast<T>(all.record->scale)),
+        keep(slot.decays ? arguments.keep : T{1}) {}
 
     // Updates element i, or the lanes from i, and clears its gradient.
     template <class V> [[gnu::always_inline]] CALM_HD inline void at(index_t i) const {
         V const g = load<V>(slot.gradient + i) * splat<V>(scale);
         V const m0 = load<V>(slot.first + i);
-        V const m = m0 + (g - m0) * splat<V>(told.towards);
-        V const v = load<V>(slot.second + i) * splat<V>(told.beta2) + g * g * splat<V>(told.rest2);
+        V const m = m0 + (g - m0) * splat<V>(arguments.towards);
+        V const v = load<V>(slot.second + i) * splat<V>(arguments.beta2) + g * g * splat<V>(arguments.rest2);
         V const p = load<V>(slot.value + i) * splat<V>(keep) -
-                    splat<V>(corrected.rate) * m / (math::sqrt(v) * splat<V>(corrected.root) + splat<V>(told.eps));
+                    splat<V>(corrected.rate) * m / (math::sqrt(v) * splat<V>(corrected.root) + splat<V>(arguments.eps));
         store(slot.first + i, m);
         store(slot.second + i, v);
         store(slot.value + i, p);
@@ -176,7 +177,7 @@ template <class T> struct adamw_kernel {
             if (all.record->bad_update != 0) return;
             parameter_range const range = all.ranges[block];
             adamw_update<T> const update(all, range.slot);
-            if (update.slot.leads)
+            if (update.slot.uses_muon)
                 for_groups<Block, T>(t, range.begin, range.end,
                                      [&]<class V>(index_t i) { update.template lead<V>(i); });
             else
@@ -186,18 +187,18 @@ template <class T> struct adamw_kernel {
 };
 
 // Sum of squares of each range.
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_range_squares(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     launch(ctx, all.count, sum_of_squares_kernel<T>{all, use});
 }
 // Sum of squares of all gradients, then conclude() for an update.
-template <block_executor Backend, class T>
+template <block_backend Backend, class T>
 void run_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
     launch(ctx, 1, norm_kernel<T>{all, use});
 }
 
 // One update of every parameter, skipped after a non-finite update.
-template <block_executor Backend, class T> void run_adamw(context<Backend> const& ctx, adamw_memory<T> const& all) {
+template <block_backend Backend, class T> void run_adamw(context<Backend> const& ctx, adamw_memory<T> const& all) {
     launch(ctx, all.count, adamw_kernel<T>{all});
 }
 

@@ -52,7 +52,7 @@ template <class Do, class T> struct tree_kernel {
     }
 };
 
-template <class Do, block_executor Backend, class T>
+template <class Do, block_backend Backend, class T>
 void run_tree(context<Backend> const& ctx, tree_memory<T> const& all, T* waiting) {
     launch(ctx, all.count, tree_kernel<Do, T>{all, waiting});
 }

@@ -96,7 +96,7 @@ template <class T, class Do> struct packing_kernel {
     }
 };
 
-template <block_executor Backend, class T, class Do>
+template <block_backend Backend, class T, class Do>
 void run_packing(context<Backend> const& ctx, packed_parts<T> const& all, Do const& what) {
     launch(ctx, all.count, packing_kernel<T, Do>{all, what});
 }
