@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "calm/evaluate/evaluation.hpp"
 #include "calm/io/stored_model.hpp"
-#include "calm/train/evaluation.hpp"
 
 namespace calm::apps {
 

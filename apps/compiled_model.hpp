@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "calm/evaluate/evaluate.hpp"
+#include "calm/evaluate/process_group_evaluation.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
-#include "calm/train/evaluate.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/peak.hpp"
-#include "calm/train/process_group_evaluation.hpp"
 #include "calm/train/session.hpp"
 #include "calm/train/throughput.hpp"
 #include "products.hpp"

@@ -1,6 +1,6 @@
 #include "products.hpp"
 
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 
 namespace calm::detail {
 

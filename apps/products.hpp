@@ -1,7 +1,7 @@
 #pragma once
 // Matrix products do not depend on a configuration, so they are compiled once, in products.cpp.
 
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 namespace calm::detail {
 

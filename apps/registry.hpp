@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "calm/evaluate/evaluation.hpp"
 #include "calm/io/stored_model.hpp"
-#include "calm/train/evaluation.hpp"
 #include "command/options.hpp"
 
 namespace calm::apps {

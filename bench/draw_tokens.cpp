@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "calm/loss/draw_tokens.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "program.hpp"
 
 namespace {

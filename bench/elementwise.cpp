@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "program.hpp"
 
 namespace {

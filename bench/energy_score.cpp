@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "calm/loss/energy_score.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "program.hpp"
 
 namespace {

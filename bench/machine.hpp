@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/context.hpp"
-#include "calm/tensor/packet_sums.hpp"
+#include "calm/tensor/core/context.hpp"
+#include "calm/tensor/core/packet_sums.hpp"
 #include "times.hpp"
 
 namespace bench {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "calm/nn/norm.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "program.hpp"
 
 namespace {

@@ -2,8 +2,8 @@
 // forward by serial Eigen.
 
 #include "calm/eigen.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 #include "calm/train/peak.hpp"
 #include "product_shapes.hpp"
 #include "program.hpp"

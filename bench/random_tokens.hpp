@@ -6,7 +6,7 @@
 
 #include "calm/base/random.hpp"
 #include "calm/base/token.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace bench {
 

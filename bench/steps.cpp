@@ -20,7 +20,7 @@
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/peak.hpp"
 #include "calm/train/throughput.hpp"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 // softplus(a) = log(1 + exp(a)), in a form that does not overflow. V is a float, a SIMD vector of floats, a double or a
 // complex number. `back` takes dy, the operand and the value, and returns the operand's gradient.

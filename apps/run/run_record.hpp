@@ -6,7 +6,7 @@
 
 #include "calm/runs/metrics_log.hpp"
 #include "calm/runs/recipe_record.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 #include "command/options.hpp"
 
 namespace calm::apps {

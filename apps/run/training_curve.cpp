@@ -9,7 +9,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/file.hpp"
-#include "calm/train/metric.hpp"
+#include "calm/evaluate/metric.hpp"
 #include "run/metrics_lines.hpp"
 #include "run/report.hpp"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/evaluate/evaluation.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_source.hpp"
@@ -14,7 +15,6 @@
 #include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
-#include "calm/train/evaluation.hpp"
 #include "command/options.hpp"
 
 namespace calm::apps {

@@ -1,8 +1,8 @@
 // ceiling: 5 s, 0.5 GiB
 // An element-wise expression and its gradient.
 
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 int main() {
     using vector = calm::tensor<float, calm::extents<calm::dyn>>;

@@ -15,8 +15,8 @@
 
 #include "../../tests/cuda/on_device.hpp"
 #include "../times.hpp"
-#include "calm/tensor/bf16_products.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace bench {
 

@@ -7,8 +7,8 @@
 #include "calm/loss/energy_score.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
-#include "calm/tensor/attention.hpp"
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/attention.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "calm/train/optimizer.hpp"
 #include "device.hpp"
 

@@ -10,9 +10,9 @@
 
 #include "../product_shapes.hpp"
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 #include "lt_ways.hpp"
 
 namespace {

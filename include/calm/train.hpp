@@ -1,6 +1,6 @@
 #pragma once
-// Training and generation. For faster compilation these are separate: BrierLM (calm/train/evaluate.hpp), files of runs
-// (calm/runs.hpp), of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
+// Training and generation. For faster compilation these are separate: BrierLM (calm/evaluate/evaluate.hpp), files of
+// runs (calm/runs.hpp), of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
 
 #include "calm/sample/generate.hpp"
 #include "calm/text/stories.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "calm/evaluate/evaluation.hpp"
 #include "calm/io/convert_model.hpp"
-#include "calm/train/evaluation.hpp"
 #include "registry.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/text_data.hpp"

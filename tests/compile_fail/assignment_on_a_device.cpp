@@ -1,5 +1,5 @@
 // expect: calm: y = expression runs on the calling thread: for memory of a device write evaluate\(ctx, y, expression\)
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using place = calm::cuda;

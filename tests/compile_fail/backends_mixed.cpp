@@ -1,5 +1,5 @@
 // expect: calm: operands live on different backends; copy
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using other = calm::blocks;

@@ -1,5 +1,5 @@
 // expect: calm: a result, a cotangent and a gradient must have the shape of their expression or operand
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 void mean(calm::tensor<float, calm::extents<2, 3>>& y, calm::tensor<float, calm::extents<2, 3>> const& x) {

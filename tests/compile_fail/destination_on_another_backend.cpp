@@ -1,5 +1,5 @@
 // expect: calm: the context, the expression and its tensors have different backends
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using other = calm::blocks;

@@ -1,5 +1,5 @@
 // expect: calm::differentiate: no operand asks for a gradient: write wrt.x, dx. for x
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 using vector = calm::tensor<float, calm::extents<3>>;
 

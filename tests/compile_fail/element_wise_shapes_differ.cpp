@@ -1,5 +1,5 @@
 // expect: calm: element-wise operands must have the same shape
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 void add(calm::tensor<float, calm::extents<calm::dyn, 3>>& y, calm::tensor<float, calm::extents<2, 3>> const& a,
 #ifdef CALM_SHOULD_FAIL

@@ -1,5 +1,5 @@
 // expect: calm::extents_cast: both shapes must have the same rank
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using shape = calm::extents<2, 3, 1>;

@@ -1,5 +1,5 @@
 // expect: calm::wrt: the gradient must be writable
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 using vector = calm::tensor<float, calm::extents<3>>;
 

@@ -1,5 +1,5 @@
 // expect: calm::differentiate: the gradient of a row .D. needs workspace
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 using rows = calm::tensor<float, calm::extents<2, 3>>;
 using row = calm::tensor<float, calm::extents<3>>;

@@ -1,6 +1,6 @@
 // expect: no match for .operator\[\]|does not provide a subscript operator|no viable overloaded operator\[\]
 #include "calm/emulated.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using backend = calm::emulated;

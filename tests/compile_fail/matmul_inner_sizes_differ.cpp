@@ -1,5 +1,5 @@
 // expect: calm::matmul: columns of lhs must equal rows of rhs
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 void multiply(calm::context<>& ctx, calm::tensor<float, calm::extents<2, 5>>& c,
               calm::tensor<float, calm::extents<2, 3>> const& a,

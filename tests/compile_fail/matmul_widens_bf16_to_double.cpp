@@ -1,5 +1,5 @@
 // expect: calm::matmul: expected factors of one type, or float and a second one of bf16
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using number = double;

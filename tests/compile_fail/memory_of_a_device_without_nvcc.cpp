@@ -1,5 +1,5 @@
 // expect: calm: the memory of a device needs its header
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using place = calm::cuda;

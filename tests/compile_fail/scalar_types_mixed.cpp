@@ -1,5 +1,5 @@
 // expect: calm: operands have different scalar types; convert one of them
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 #ifdef CALM_SHOULD_FAIL
 using other = double;

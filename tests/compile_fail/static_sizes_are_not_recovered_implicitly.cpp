@@ -1,5 +1,5 @@
 // expect: (could not convert|no viable conversion|conversion from .* requested)
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/core/view.hpp"
 
 using any = calm::view<float, calm::extents<calm::dyn, calm::dyn>>;
 using three_columns = calm::matrix_view<float, 3>;

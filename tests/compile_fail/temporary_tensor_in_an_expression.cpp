@@ -1,5 +1,5 @@
 // expect: an expression cannot hold a temporary tensor
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 using vector = calm::tensor<float, calm::extents<3>>;
 vector make();

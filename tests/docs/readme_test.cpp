@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(every_path_that_the_readme_names_is_there) {
     }
 }
 
-// Sources that the documentation names, such as `tensor/ops.hpp`, must exist.
+// Sources that the documentation names, such as `tensor/expr/ops.hpp`, must exist.
 BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
     for (auto const& page : files({"docs"}, ".md")) {
         std::istringstream text(read(page));

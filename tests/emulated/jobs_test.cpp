@@ -3,9 +3,9 @@
 
 #include <set>
 
+#include "calm/evaluate/evaluate.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
-#include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
 #include "support/close.hpp"
 #include "support/models.hpp"

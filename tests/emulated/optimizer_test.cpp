@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "calm/train/training.hpp"
 #include "support/typed.hpp"
 

@@ -9,7 +9,7 @@
 #include "calm/model/owned_model.hpp"
 #include "calm/nn/dropout.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
 

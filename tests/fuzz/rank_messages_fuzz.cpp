@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/ranks/message.hpp"
-#include "calm/train/distributed_evaluation.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "support/gradient_check.hpp"
 
 using namespace calm;

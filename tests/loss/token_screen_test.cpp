@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 

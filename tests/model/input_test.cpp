@@ -5,8 +5,8 @@
 
 #include <set>
 
+#include "calm/evaluate/evaluate.hpp"
 #include "calm/sample/generate.hpp"
-#include "calm/train/evaluate.hpp"
 #include "support/gradient_check.hpp"
 
 using namespace calm;

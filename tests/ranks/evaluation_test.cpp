@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "calm/evaluate/evaluate.hpp"
+#include "calm/evaluate/process_group_evaluation.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/text/bigram.hpp"
-#include "calm/train/evaluate.hpp"
-#include "calm/train/process_group_evaluation.hpp"
 #include "calm/train/session.hpp"
 
 #include "support/models.hpp"

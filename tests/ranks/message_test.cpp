@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "calm/evaluate/process_group_evaluation.hpp"
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/train/process_group_evaluation.hpp"
 
 #include "support/sentences.hpp"
 

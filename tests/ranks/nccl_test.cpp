@@ -19,7 +19,7 @@
 
 #include "calm/emulated.hpp"
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/core/for_each.hpp"
 #include "calm/train/sharded_optimizer.hpp"
 
 #include "support/fake_nccl.hpp"

@@ -21,7 +21,7 @@
 #include "calm/model/heads.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 #include "calm/train/loop.hpp"
 
 #include "support/fake_nccl.hpp"

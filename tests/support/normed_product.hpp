@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm::test {
 

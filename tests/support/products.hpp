@@ -4,7 +4,7 @@
 #include <complex>
 
 #include "calm/eigen.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 namespace calm::detail {
 

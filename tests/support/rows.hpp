@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "calm/tensor/copy.hpp"
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/core/copy.hpp"
+#include "calm/tensor/ops/fill.hpp"
 
 namespace calm::test {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm::test {
 

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "calm/emulated.hpp"
-#include "calm/tensor/context.hpp"
-#include "calm/tensor/operands.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/context.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/expr/operands.hpp"
 
 namespace calm::test {
 

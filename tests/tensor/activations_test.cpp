@@ -1,6 +1,6 @@
 // bf16 activations on the emulated device with bf16 products: operations, products and layers on them.
 #include "calm/emulated.hpp"
-#include "calm/tensor/activations.hpp"
+#include "calm/tensor/core/activations.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,10 @@
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/bf16_products.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/repeat.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/repeat.hpp"
 #include "support/rows.hpp"
 #include "support/typed.hpp"
 

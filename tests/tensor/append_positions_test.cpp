@@ -1,10 +1,10 @@
-#include "calm/tensor/positions.hpp"
+#include "calm/tensor/ops/positions.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <vector>
 
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;

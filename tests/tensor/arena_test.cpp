@@ -1,8 +1,8 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 #include "support/typed.hpp"
 
 // Every allocation of this program is counted; absurdly large ones fail as in a real allocator.

@@ -1,6 +1,6 @@
-#include "calm/tensor/attention.hpp"
-#include "calm/tensor/positions.hpp"
-#include "calm/tensor/rotate.hpp"
+#include "calm/tensor/ops/attention.hpp"
+#include "calm/tensor/ops/positions.hpp"
+#include "calm/tensor/ops/rotate.hpp"
 #include "support/sentences.hpp"
 #include "support/typed.hpp"
 

@@ -1,7 +1,7 @@
 // Products on the emulated device read bf16 copies of matrices, bit-identical to products that round the factors
 // themselves. With stochastic rounding the cpu's products read copies too.
 #include "calm/emulated.hpp"
-#include "calm/tensor/bf16_copies.hpp"
+#include "calm/tensor/ops/bf16_copies.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/bf16_products.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/rows.hpp"
 #include "support/typed.hpp"
 

@@ -1,4 +1,4 @@
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 #include "support/sanitized.hpp"
 #include "support/typed.hpp"
 

@@ -1,4 +1,4 @@
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "support/gradient_check.hpp"
 
 using namespace calm;

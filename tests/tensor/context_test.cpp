@@ -1,4 +1,4 @@
-#include "calm/tensor/context.hpp"
+#include "calm/tensor/core/context.hpp"
 
 #include <atomic>
 

@@ -1,6 +1,6 @@
 // bf16 products on a device, here the emulated one: the block kernels that round and multiply.
 #include "calm/emulated.hpp"
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

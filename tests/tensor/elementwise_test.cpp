@@ -1,7 +1,7 @@
 // Evaluation of a tree in packets and single elements, in fixed ranges and in portable blocks gives equal results.
-#include "calm/tensor/elementwise.hpp"
+#include "calm/tensor/expr/elementwise.hpp"
 
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

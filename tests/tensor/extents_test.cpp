@@ -1,4 +1,4 @@
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

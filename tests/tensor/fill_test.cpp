@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "support/typed.hpp"
 
 namespace {

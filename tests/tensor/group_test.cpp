@@ -1,10 +1,10 @@
-#include "calm/tensor/group.hpp"
+#include "calm/tensor/core/group.hpp"
 
 #include <array>
 #include <bit>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

@@ -1,9 +1,9 @@
-#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/core/kernel.hpp"
 
 #include <limits>
 #include <numeric>
 
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

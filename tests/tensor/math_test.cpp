@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calm/base/random.hpp"
-#include "calm/tensor/math.hpp"
+#include "calm/tensor/core/math.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "calm/tensor/matmul.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 #include "calm/eigen.hpp"
 #include "support/typed.hpp"

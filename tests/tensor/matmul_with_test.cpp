@@ -1,13 +1,13 @@
 // Products with fused residuals, norms and several results are bit-identical to the separate operations.
 #include "calm/emulated.hpp"
-#include "calm/tensor/matmul_with.hpp"
+#include "calm/tensor/ops/matmul_with.hpp"
 
 #include <vector>
 
-#include "calm/tensor/bf16_products.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/rotate.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/rotate.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/normed_product.hpp"
 #include "support/rows.hpp"
 #include "support/typed.hpp"

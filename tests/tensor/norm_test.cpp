@@ -1,4 +1,4 @@
-#include "calm/tensor/norm.hpp"
+#include "calm/tensor/ops/norm.hpp"
 #include "support/sentences.hpp"
 #include "support/typed.hpp"
 

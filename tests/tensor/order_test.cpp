@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

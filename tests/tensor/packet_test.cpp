@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "calm/tensor/packet.hpp"
+#include "calm/tensor/core/packet.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "calm/tensor/repeat.hpp"
+#include "calm/tensor/ops/repeat.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

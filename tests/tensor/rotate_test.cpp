@@ -1,6 +1,6 @@
 // rotate_and_append is bit-identical to rotating and then appending.
 #include "calm/emulated.hpp"
-#include "calm/tensor/rotate.hpp"
+#include "calm/tensor/ops/rotate.hpp"
 
 #include <vector>
 

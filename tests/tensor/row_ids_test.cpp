@@ -1,7 +1,7 @@
 // Ids for one training step: validated and made unique on the host, uploaded in one copy, and not read again.
 #include "calm/emulated.hpp"
 
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

@@ -1,6 +1,6 @@
 #include "calm/base/token.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

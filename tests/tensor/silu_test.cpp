@@ -1,6 +1,6 @@
 // SiLU fused with products in one launch, compared with separate operations and with exact results in double.
 #include "calm/emulated.hpp"
-#include "calm/tensor/silu.hpp"
+#include "calm/tensor/ops/silu.hpp"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Which thread runs which task: the tasks of a delayed thread are run by others.
 
-#include "calm/tensor/thread_pool.hpp"
+#include "calm/tensor/core/thread_pool.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "calm/tensor/context.hpp"
+#include "calm/tensor/core/context.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;

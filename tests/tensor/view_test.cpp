@@ -1,4 +1,4 @@
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/core/view.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

@@ -1,13 +1,13 @@
 // bf16 factors and tables: every product is bit-identical to the product of the same numbers as float. The exception is
 // a product of many rows on a device, which is only close.
-#include "calm/tensor/cpu/widen.hpp"
+#include "calm/tensor/kernels/cpu/widen.hpp"
 
 #include <cstring>
 #include <iterator>
 #include <span>
 
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "support/sanitized.hpp"
 #include "support/typed.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "calm/emulated.hpp"
-#include "calm/tensor/bf16_products.hpp"
+#include "calm/tensor/ops/bf16_products.hpp"
 #include "calm/text/stories.hpp"
 #include "calm/train/session.hpp"
 

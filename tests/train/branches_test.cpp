@@ -1,11 +1,11 @@
-#include "calm/train/branches.hpp"
+#include "calm/evaluate/branches.hpp"
 
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 
-#include "calm/train/evaluate.hpp"
+#include "calm/evaluate/evaluate.hpp"
 
 using namespace calm;
 

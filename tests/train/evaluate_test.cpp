@@ -1,4 +1,4 @@
-#include "calm/train/evaluate.hpp"
+#include "calm/evaluate/evaluate.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,8 +1,8 @@
 // Scores of an autoregressive model compared with sums over all possible continuations.
 #include <cmath>
 
+#include "calm/evaluate/evaluate.hpp"
 #include "calm/model/owned_model.hpp"
-#include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
 #include "support/typed.hpp"
 

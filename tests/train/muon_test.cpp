@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "calm/train/optimizer.hpp"
 #include "support/sentences.hpp"
 #include "support/stepped.hpp"

@@ -4,7 +4,7 @@
 #include <limits>
 #include <new>
 
-#include "calm/tensor/fill.hpp"
+#include "calm/tensor/ops/fill.hpp"
 #include "support/sentences.hpp"
 #include "support/stepped.hpp"
 #include "support/temporary_folder.hpp"

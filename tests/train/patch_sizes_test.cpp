@@ -7,9 +7,9 @@
 #include <cmath>
 #include <vector>
 
+#include "calm/evaluate/evaluate.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/build_corpus.hpp"
-#include "calm/train/evaluate.hpp"
 #include "calm/train/session.hpp"
 
 using namespace calm;

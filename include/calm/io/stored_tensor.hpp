@@ -20,7 +20,7 @@
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/bounded_reader.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

@@ -19,7 +19,7 @@
 #include "calm/io/tensor_table.hpp"
 #include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/tensor/copy.hpp"
+#include "calm/tensor/core/copy.hpp"
 
 namespace calm {
 

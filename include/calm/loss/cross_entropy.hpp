@@ -4,9 +4,9 @@
 // rows the table may be bf16.
 
 #include "calm/loss/block/cross_entropy.hpp"
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/rows.hpp"
-#include "calm/tensor/working_set.hpp"
+#include "calm/tensor/core/working_set.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

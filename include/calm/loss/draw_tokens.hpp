@@ -7,7 +7,7 @@
 
 #include "calm/loss/block/draw_tokens.hpp"
 #include "calm/loss/cross_entropy.hpp"
-#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/core/for_each.hpp"
 
 namespace calm {
 

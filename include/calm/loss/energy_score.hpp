@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "calm/loss/block/energy_score.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/packet_sums.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/core/packet_sums.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

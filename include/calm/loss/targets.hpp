@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "calm/base/random.hpp"
-#include "calm/tensor/rng_counter.hpp"
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/core/rng_counter.hpp"
+#include "calm/tensor/core/view.hpp"
 
 namespace calm {
 

@@ -12,8 +12,8 @@
 #include "calm/loss/cross_entropy.hpp"
 
 #ifndef __CUDACC__
-#include "calm/tensor/cpu/byte_panels.hpp"
-#include "calm/tensor/cpu/skinny_product.hpp"
+#include "calm/tensor/kernels/cpu/byte_panels.hpp"
+#include "calm/tensor/kernels/cpu/skinny_product.hpp"
 #endif
 
 namespace calm {

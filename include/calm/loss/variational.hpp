@@ -3,7 +3,7 @@
 // exp(log_std)^2) from N(0, 1) in nats. Each dimension is clamped from below, so that dimensions already close to N(0,
 // 1) get no gradient.
 
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The training objective of an autoencoder: its settings and its losses.
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

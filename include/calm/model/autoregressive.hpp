@@ -10,8 +10,8 @@
 #include "calm/model/llama.hpp"
 #include "calm/model/tokens.hpp"
 #include "calm/nn/embedding.hpp"
-#include "calm/tensor/repeat.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/ops/repeat.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm {
 

@@ -1,7 +1,7 @@
 #pragma once
 // A configuration is a constexpr value that serves as the template argument of the models: patch size K, latent size L,
 // widths, depths and head. Vocabulary, batch size, length, N, M, beta and learning rates are run-time values. The
-// model's space (tensor/space.hpp) determines device and number types.
+// model's space (tensor/core/space.hpp) determines device and number types.
 
 #include <string_view>
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 #include "calm/model/head.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

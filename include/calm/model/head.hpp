@@ -13,7 +13,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/number_text.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

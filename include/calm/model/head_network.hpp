@@ -4,11 +4,11 @@
 #include <span>
 
 #include "calm/model/head.hpp"
-#include "calm/tensor/context.hpp"
-#include "calm/tensor/rng_counter.hpp"
-#include "calm/tensor/row_ids.hpp"
-#include "calm/tensor/row_rng.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/core/context.hpp"
+#include "calm/tensor/core/rng_counter.hpp"
+#include "calm/tensor/core/row_rng.hpp"
+#include "calm/tensor/ops/row_ids.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm {
 

@@ -9,7 +9,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/token.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

@@ -3,7 +3,7 @@
 // above practical values, and low enough that products of them do not overflow.
 
 #include "calm/base/token.hpp"  // limits::vocabulary
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm::limits {
 

@@ -7,8 +7,8 @@
 
 #include "calm/base/random.hpp"
 #include "calm/base/token.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/row_ids.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/ops/row_ids.hpp"
 
 namespace calm {
 

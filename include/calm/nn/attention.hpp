@@ -5,8 +5,8 @@
 
 #include "calm/nn/kv_cache.hpp"
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/attention.hpp"
-#include "calm/tensor/rotate.hpp"
+#include "calm/tensor/ops/attention.hpp"
+#include "calm/tensor/ops/rotate.hpp"
 
 namespace calm {
 

@@ -4,7 +4,7 @@
 // change the masks.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 namespace calm {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/attention_shape.hpp"
-#include "calm/tensor/positions.hpp"
-#include "calm/tensor/rotate.hpp"
-#include "calm/tensor/rows.hpp"
-#include "calm/tensor/space.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/space.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/ops/attention_shape.hpp"
+#include "calm/tensor/ops/positions.hpp"
+#include "calm/tensor/ops/rotate.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

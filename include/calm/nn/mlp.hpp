@@ -2,7 +2,7 @@
 // SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
 
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/silu.hpp"
+#include "calm/tensor/ops/silu.hpp"
 
 namespace calm {
 

@@ -2,9 +2,9 @@
 // Normalisation of rows with trained gains. Result: how a layer stores its output.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/activations.hpp"
-#include "calm/tensor/matmul_with.hpp"
-#include "calm/tensor/norm.hpp"
+#include "calm/tensor/core/activations.hpp"
+#include "calm/tensor/ops/matmul_with.hpp"
+#include "calm/tensor/ops/norm.hpp"
 
 namespace calm {
 

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "calm/tensor/bf16_copies.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/rows.hpp"
-#include "calm/tensor/space.hpp"
+#include "calm/tensor/core/space.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/bf16_copies.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

@@ -18,8 +18,8 @@
 #include <type_traits>
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/activations.hpp"
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/core/activations.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 namespace calm {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "calm/base/file.hpp"
-#include "calm/train/metric.hpp"
+#include "calm/evaluate/metric.hpp"
 
 namespace calm {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/graph.hpp"
-#include "calm/tensor/rows.hpp"
-#include "calm/tensor/tensor.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/core/tensor.hpp"
+#include "calm/tensor/device/graph.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

@@ -12,11 +12,11 @@
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/sampler_cache.hpp"
 #include "calm/sample/thread_contexts.hpp"
-#include "calm/tensor/fill_places.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/graph.hpp"
-#include "calm/tensor/rows.hpp"
-#include "calm/tensor/working_set.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/core/working_set.hpp"
+#include "calm/tensor/device/graph.hpp"
+#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

@@ -12,7 +12,7 @@
 
 #include "calm/sample/sample_next.hpp"
 #include "calm/sample/token_sampler.hpp"
-#include "calm/tensor/working_set.hpp"
+#include "calm/tensor/core/working_set.hpp"
 
 namespace calm {
 

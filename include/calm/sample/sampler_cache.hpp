@@ -5,7 +5,7 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/sample/thread_contexts.hpp"
-#include "calm/tensor/graph.hpp"
+#include "calm/tensor/device/graph.hpp"
 
 namespace calm {
 

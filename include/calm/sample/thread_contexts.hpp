@@ -5,7 +5,7 @@
 #include <exception>
 #include <vector>
 
-#include "calm/tensor/context.hpp"
+#include "calm/tensor/core/context.hpp"
 
 namespace calm {
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "calm/tensor/elementwise.hpp"
-#include "calm/tensor/view.hpp"
+#include "calm/tensor/core/view.hpp"
+#include "calm/tensor/expr/elementwise.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm::detail {

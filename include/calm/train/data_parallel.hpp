@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

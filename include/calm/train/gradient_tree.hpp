@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/copy.hpp"
-#include "calm/tensor/elementwise.hpp"
+#include "calm/tensor/core/copy.hpp"
+#include "calm/tensor/expr/elementwise.hpp"
 #include "calm/train/block/gradient_tree.hpp"
 
 namespace calm {

@@ -18,7 +18,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/graph.hpp"
+#include "calm/tensor/device/graph.hpp"
 #include "calm/train/recipe.hpp"
 #include "calm/train/training.hpp"
 #include "calm/train/training_callbacks.hpp"

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "calm/model/flops.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/matmul.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/matmul.hpp"
+#include "calm/tensor/ops/total.hpp"
 #include "calm/train/block/adamw.hpp"
 
 namespace calm {

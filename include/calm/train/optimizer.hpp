@@ -14,8 +14,8 @@
 
 #include "calm/base/number_text.hpp"
 #include "calm/nn/param.hpp"
-#include "calm/tensor/copy.hpp"
-#include "calm/tensor/graph.hpp"
+#include "calm/tensor/core/copy.hpp"
+#include "calm/tensor/device/graph.hpp"
 #include "calm/train/adamw.hpp"
 #include "calm/train/adamw_settings.hpp"
 #include "calm/train/data_parallel.hpp"

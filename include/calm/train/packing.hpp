@@ -1,7 +1,7 @@
 #pragma once
 // Packs elements of many tensors into one buffer for ranks to exchange; block/packing.hpp has the kernels.
 
-#include "calm/tensor/context.hpp"
+#include "calm/tensor/core/context.hpp"
 #include "calm/train/block/packing.hpp"
 
 namespace calm::detail {

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <vector>
 
-#include "calm/tensor/context.hpp"
-#include "calm/tensor/cpu/multiply_adds.hpp"
+#include "calm/tensor/core/context.hpp"
+#include "calm/tensor/kernels/cpu/multiply_adds.hpp"
 #include "calm/train/throughput.hpp"
 
 namespace calm {

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "calm/base/error.hpp"
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

@@ -22,7 +22,7 @@
 #include "calm/nn/param.hpp"
 #include "calm/ranks/message.hpp"
 #include "calm/ranks/process_group.hpp"
-#include "calm/tensor/copy.hpp"
+#include "calm/tensor/core/copy.hpp"
 #include "calm/train/data_parallel.hpp"
 #include "calm/train/packing.hpp"
 #include "calm/train/rank_settings.hpp"

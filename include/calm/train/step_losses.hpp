@@ -2,8 +2,8 @@
 // Losses of the micro-batches of one step, in device memory.
 
 #include "calm/model/autoencoder_losses.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm::detail {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm {
 

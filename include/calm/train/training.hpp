@@ -15,7 +15,7 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/bf16_copies.hpp"
+#include "calm/tensor/ops/bf16_copies.hpp"
 #include "calm/train/data_parallel.hpp"
 #include "calm/train/gradient_hooks.hpp"
 #include "calm/train/gradient_tree.hpp"

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "calm/cuda.hpp"
-#include "calm/tensor/expr.hpp"
+#include "calm/tensor/expr/expr.hpp"
 
 int main() {
     if (auto const reason = calm::no_device_reason(); !reason.empty()) {

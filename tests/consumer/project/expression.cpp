@@ -1,5 +1,5 @@
 // Uses calm::calm alone: headers, Eigen and threads.
-#include <calm/tensor/expr.hpp>
+#include <calm/tensor/expr/expr.hpp>
 #include <calm/version.hpp>
 
 #include <Eigen/Core>

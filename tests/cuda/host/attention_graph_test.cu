@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "calm/tensor/attention.hpp"
-#include "calm/tensor/cuda/cudnn_graph.hpp"
+#include "calm/tensor/device/cuda/cudnn_graph.hpp"
+#include "calm/tensor/ops/attention.hpp"
 #include "on_device.hpp"
 
 using namespace calm::test;

@@ -12,7 +12,7 @@
 #include <thrust/transform_scan.h>
 
 #include "calm/loss/block/draw_tokens.hpp"
-#include "calm/tensor/rows.hpp"
+#include "calm/tensor/ops/rows.hpp"
 #include "on_device.hpp"
 
 using namespace calm::test;

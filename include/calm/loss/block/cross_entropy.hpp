@@ -1,13 +1,13 @@
 #pragma once
-// Passes over the logits of some rows and one vocabulary chunk, in portable block form (tensor/kernel.hpp): one block
-// per row.
+// Passes over the logits of some rows and one vocabulary chunk, in portable block form (tensor/core/kernel.hpp): one
+// block per row.
 
 #include <limits>
 #include <type_traits>
 
 #include "calm/base/token.hpp"
-#include "calm/tensor/kernel.hpp"
-#include "calm/tensor/math.hpp"
+#include "calm/tensor/core/kernel.hpp"
+#include "calm/tensor/core/math.hpp"
 
 namespace calm::detail {
 

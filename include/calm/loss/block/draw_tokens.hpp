@@ -2,7 +2,7 @@
 // Cumulative sums of the probabilities of a vocabulary chunk, in portable block form: one block per row.
 
 #include "calm/loss/block/cross_entropy.hpp"
-#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/core/kernel.hpp"
 
 namespace calm::detail {
 

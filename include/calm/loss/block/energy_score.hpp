@@ -1,14 +1,14 @@
 #pragma once
-// The energy score in portable block form (tensor/kernel.hpp): one block per position. It compares tiles of samples
-// with tiles of other samples and of targets, which are generated on the fly. Value and gradient take one pass and no
-// workspace.
+// The energy score in portable block form (tensor/core/kernel.hpp): one block per position. It compares tiles of
+// samples with tiles of other samples and of targets, which are generated on the fly. Value and gradient take one pass
+// and no workspace.
 
 #include <limits>
 
 #include "calm/loss/targets.hpp"
-#include "calm/tensor/block/fill.hpp"
-#include "calm/tensor/kernel.hpp"
-#include "calm/tensor/math.hpp"
+#include "calm/tensor/core/kernel.hpp"
+#include "calm/tensor/core/math.hpp"
+#include "calm/tensor/kernels/block/fill.hpp"
 
 namespace calm::detail {
 

@@ -14,8 +14,8 @@
 #include "calm/nn/norm.hpp"
 #include "calm/nn/repeated_layer.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/for_each.hpp"
-#include "calm/tensor/repeat.hpp"
+#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/ops/repeat.hpp"
 
 namespace calm {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "calm/tensor/working_set.hpp"
+#include "calm/tensor/core/working_set.hpp"
 
 namespace calm {
 

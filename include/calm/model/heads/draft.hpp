@@ -9,7 +9,7 @@
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/for_each.hpp"
+#include "calm/tensor/core/for_each.hpp"
 
 namespace calm {
 

@@ -18,10 +18,10 @@
 #include "calm/nn/norm.hpp"
 #include "calm/nn/repeated_layer.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/fill_places.hpp"
-#include "calm/tensor/repeat.hpp"
-#include "calm/tensor/silu.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/repeat.hpp"
+#include "calm/tensor/ops/silu.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm {
 

@@ -11,7 +11,7 @@
 #include "calm/model/heads/adaln.hpp"
 #include "calm/model/heads/paired.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/fill_places.hpp"
+#include "calm/tensor/ops/fill_places.hpp"
 
 namespace calm {
 

@@ -7,10 +7,10 @@
 #include "calm/model/head.hpp"
 #include "calm/model/heads/at_once.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/tensor/expr.hpp"
-#include "calm/tensor/fill.hpp"
-#include "calm/tensor/repeat.hpp"
-#include "calm/tensor/total.hpp"
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/ops/fill.hpp"
+#include "calm/tensor/ops/repeat.hpp"
+#include "calm/tensor/ops/total.hpp"
 
 namespace calm {
 

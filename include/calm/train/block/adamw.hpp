@@ -1,8 +1,8 @@
 #pragma once
-// AdamW as portable block kernels (tensor/kernel.hpp). The CPU shares the update of an element and the handling of the
-// norm.
+// AdamW as portable block kernels (tensor/core/kernel.hpp). The CPU shares the update of an element and the handling of
+// the norm.
 
-#include "calm/tensor/block/elementwise.hpp"
+#include "calm/tensor/kernels/block/elementwise.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm {

@@ -1,8 +1,8 @@
 #pragma once
-// Sets aside and adds gradients of micro-batches, as portable block kernels (tensor/kernel.hpp). The CPU shares the
-// code for an element.
+// Sets aside and adds gradients of micro-batches, as portable block kernels (tensor/core/kernel.hpp). The CPU shares
+// the code for an element.
 
-#include "calm/tensor/block/elementwise.hpp"
+#include "calm/tensor/kernels/block/elementwise.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm::detail {

@@ -1,8 +1,8 @@
 #pragma once
 // Packs elements of many parameters into one buffer for ranks to exchange, as portable block kernels
-// (tensor/kernel.hpp). The CPU shares the code for a run of elements.
+// (tensor/core/kernel.hpp). The CPU shares the code for a run of elements.
 
-#include "calm/tensor/kernel.hpp"
+#include "calm/tensor/core/kernel.hpp"
 #include "calm/train/block/ranges.hpp"
 
 namespace calm::detail {

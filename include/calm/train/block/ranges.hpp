@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "calm/tensor/extents.hpp"
+#include "calm/tensor/core/extents.hpp"
 
 namespace calm::detail {
 

@@ -1,0 +1,124 @@
+#pragma once
+// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result
+// may be bf16 while all else is float.
+
+#include "calm/tensor/expr/expr.hpp"
+#include "calm/tensor/kernels/block/norm.hpp"
+#include "calm/tensor/kernels/cpu/norm.hpp"
+
+namespace calm {
+
+namespace detail {
+
+// Checks the operands of a norm: x like the destination (R, D), the gain w (D), and r (R), one value per row.
+template <class Matrix, class Row, class Numbers>
+void require_shapes_of_norm(char const* operation, extents<dyn, dyn> const& shape, Matrix const& x, Row const& w,
+                            Numbers const& r) {
+    require_shape(operation, "x", x.extents(), shape);
+    require_size(operation, "w", w.size(), shape[1]);
+    require_size(operation, "r", r.size(), shape[0]);
+}
+
+// Adds `addend` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
+// otherwise a separate pass does.
+template <class Backend, class Rows, class Addend, class Back>
+void with_rows_added(context<Backend>& ctx, Rows const& out, Addend const& addend, Back const& back) {
+    if constexpr (block_backend<Backend>) {
+        back(addend.data());
+    } else {
+        back();
+        evaluate(ctx, out, out + addend);
+    }
+}
+
+}  // namespace detail
+
+// RMSNorm (Zhang and Sennrich 2019): y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A
+// row whose squares overflow becomes NaN. Throws errc::usage, as all functions here, if shapes do not fit.
+template <tensor_like Y>
+void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
+              detail::row_read<Y> const& w, double eps) {
+    auto const out = detail::written_rows(y);
+    detail::require_shapes_of_norm("calm::rms_norm", out.extents(), x, w, r);
+    evaluate(ctx, out, x * tee(r, apply<op::reciprocal_root>(mean_square_axis1(x) + eps)) * w);
+}
+
+// From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.
+template <tensor_like DX>
+void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
+                   detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
+                   detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::rms_norm_back", out.extents(), x, w, r);
+    detail::require_shape("calm::rms_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
+    detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
+                              out.extent(1));
+}
+// As rms_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
+template <tensor_like DX>
+void rms_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
+                            detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy,
+                            detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
+                            detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::rms_norm_back_residual", out.extents(), x, w, r);
+    detail::require_shape("calm::rms_norm_back_residual", "addend", addend.extents(), out.extents());
+    detail::require_shape("calm::rms_norm_back_residual", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::rms_norm_back_residual", "dw", dw.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
+        detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
+                                  out.extent(1), added...);
+    });
+}
+
+// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D). Keeps
+// mean (R) and the reciprocal roots r (R).
+template <tensor_like Y>
+void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
+                detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,
+                detail::row_read<Y> const& b, double eps) {
+    auto const out = detail::written_rows(y);
+    detail::require_shapes_of_norm("calm::layer_norm", out.extents(), x, w, r);
+    detail::require_size("calm::layer_norm", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm", "b", b.size(), out.extent(1));
+    detail::run_layer_norm(ctx, out.data(), mean.data(), r.data(), x.data(), w.data(), b.data(), out.extent(0),
+                           out.extent(1), eps);
+}
+
+// From dy (R, D): dx (R, D) is overwritten, dw and db (D) accumulate.
+template <tensor_like DX>
+void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
+                     detail::row_like<DX> const& db, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                     detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
+                     detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
+    detail::require_shape("calm::layer_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
+    detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
+    detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
+                                r.data(), out.extent(0), out.extent(1));
+}
+// As layer_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
+template <tensor_like DX>
+void layer_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
+                              detail::row_like<DX> const& dw, detail::row_like<DX> const& db,
+                              detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                              detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
+                              detail::numbers_read<DX> const& r) {
+    auto const out = detail::written_rows(dx);
+    detail::require_shapes_of_norm("calm::layer_norm_back_residual", out.extents(), x, w, r);
+    detail::require_shape("calm::layer_norm_back_residual", "addend", addend.extents(), out.extents());
+    detail::require_shape("calm::layer_norm_back_residual", "dy", dy.extents(), out.extents());
+    detail::require_size("calm::layer_norm_back_residual", "mean", mean.size(), out.extent(0));
+    detail::require_size("calm::layer_norm_back_residual", "dw", dw.size(), out.extent(1));
+    detail::require_size("calm::layer_norm_back_residual", "db", db.size(), out.extent(1));
+    detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
+        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
+                                    r.data(), out.extent(0), out.extent(1), added...);
+    });
+}
+
+}  // namespace calm
