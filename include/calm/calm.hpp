@@ -2,6 +2,7 @@
 // Everything. A program that needs no model directories compiles faster with calm/train.hpp.
 
 #include "calm/base.hpp"
+#include "calm/evaluate.hpp"
 #include "calm/io.hpp"
 #include "calm/loss.hpp"
 #include "calm/model.hpp"

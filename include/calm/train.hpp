@@ -1,5 +1,5 @@
 #pragma once
-// Training and generation. For faster compilation these are separate: BrierLM (calm/evaluate/evaluate.hpp), files of
+// Training and generation. For faster compilation these are separate: evaluation (calm/evaluate.hpp), files of
 // runs (calm/runs.hpp), of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
 
 #include "calm/sample/generate.hpp"
