@@ -1,5 +1,6 @@
 #pragma once
-// Everything. A program that needs no model directories compiles faster with calm/train.hpp.
+// All modules, without the optional headers for Eigen, GPUs, MPI, TCP and NCCL. A program that needs no model
+// directories compiles faster with calm/train.hpp.
 
 #include "calm/base.hpp"
 #include "calm/evaluate.hpp"

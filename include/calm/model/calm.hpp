@@ -141,7 +141,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                              double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
     }
-    // For tokens (B, P, K) already on the executor; checking them waits for the device. Throws as `prepare` does.
+    // For tokens (B, P, K) already on the device; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
                              rng_counter first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -163,7 +163,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         transformer.backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
     }
-    // For tokens (B, P, K) already on the executor.
+    // For tokens (B, P, K) already on the device.
     template <class HeadLoss>
     void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, token_ids const& tokens,
                               index_t patches, HeadLoss const& head_losses) {
@@ -186,7 +186,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return loss_sum(ctx, hidden, unique(ctx, labels, vocabulary()), o, first);
     }
 
-    // z (R, N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
+    // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
     // multiplied by noise_scale. Does not wait for the device.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
                         matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> places,

@@ -27,8 +27,8 @@ template <class Rule> struct settings_of_generation {
     bool pad_left = true;             // false: on the right, as in the published code
     std::uint64_t seed = 1;           // of all draws
     std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt is in a batch
-    index_t at_once = 16;             // texts generated at the same time; changes memory and speed, not results
-    std::int64_t round = 0;           // draws per text and round; 0: automatic. Changes speed, not results
+    index_t at_once = 16;             // texts generated at the same time; changes memory, speed and last bits
+    std::int64_t round = 0;           // draws per text and round; 0: automatic. Changes speed and last bits
 };
 using generation_settings = settings_of_generation<sampler>;              // for a CALM
 using token_generation_settings = settings_of_generation<token_sampler>;  // for an autoregressive model

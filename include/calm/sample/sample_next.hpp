@@ -291,8 +291,8 @@ private:
 
 // Fills tokens (R, K) with one patch per place, sampled by the rule from the hidden states (any, D) of their rows;
 // returns what each patch took. Noise does not depend on other patches or on rounds; only the last bits of sums may.
-// `round` 0 is automatic. Aids belong to this context and model. Throws errc::usage unless there is room for one patch
-// per place.
+// `round` 0 is automatic. `sampler_state` is null or belongs to this context and model. Throws errc::usage unless there
+// is room for one patch per place.
 template <class Model, class Backend>
 std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,

@@ -25,7 +25,7 @@ enum class rate_schedule { constant, cosine };
 struct training_recipe {
     index_t steps = 0;         // 0: limited by time alone
     double seconds = 0;        // 0: limited by steps alone
-    index_t accumulation = 1;  // micro-batches per step; changes memory and rounding, not the result (gradient_tree)
+    index_t accumulation = 1;  // micro-batches per step; changes memory and the last bits (gradient_tree)
     double rate = 1e-3;        // peak learning rate
     index_t warmup = 100;      // steps until the peak
     rate_schedule schedule = rate_schedule::constant;  // after the warm-up

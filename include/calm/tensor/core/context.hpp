@@ -149,7 +149,8 @@ struct float_products {
 
 }  // namespace detail
 
-// The context of the host backends `cpu` and `blocks`. For devices see emulated/context.hpp and cuda/context.hpp.
+// The context of the host backends `cpu` and `blocks`. For devices see device/emulated/context.hpp and
+// device/cuda/context.hpp.
 template <class Backend> class context : public detail::context_base<Backend> {
     static_assert(host_memory<Backend>, "calm::context: this backend has another context: include its header");
 

@@ -1,5 +1,5 @@
 #pragma once
-// Memory of a backend, for arenas and tensors. For devices see emulated/device.hpp and cuda/memory.hpp.
+// Memory of a backend, for arenas and tensors. For devices see device/emulated/device.hpp and device/cuda/memory.hpp.
 
 #include <sys/mman.h>
 

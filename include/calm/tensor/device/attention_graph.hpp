@@ -1,6 +1,6 @@
 #pragma once
-// Causal attention as a graph of matrix operations: plain data, which cuda/cudnn_graph.hpp passes to cuDNN and tests
-// evaluate. Dao et al. 2022 show how such a graph runs as one kernel.
+// Causal attention as a graph of matrix operations: plain data, which device/cuda/cudnn_graph.hpp passes to cuDNN and
+// tests evaluate. Dao et al. 2022 show how such a graph runs as one kernel.
 
 #include <algorithm>
 #include <array>

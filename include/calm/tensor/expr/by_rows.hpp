@@ -1,6 +1,6 @@
 #pragma once
 // Row-by-row trees on the cpu: chunks of rows are divided among threads, a row is processed in packets. For block
-// backends see block/by_rows.hpp.
+// backends see kernels/block/by_rows.hpp.
 
 #include "calm/tensor/kernels/block/by_rows.hpp"
 #include "calm/tensor/ops/rows.hpp"

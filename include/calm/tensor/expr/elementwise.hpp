@@ -1,6 +1,6 @@
 #pragma once
 // Element-wise trees on the cpu: forward into y, backward from dy, or summed. For block backends see
-// block/elementwise.hpp.
+// kernels/block/elementwise.hpp.
 
 #include "calm/tensor/kernels/block/elementwise.hpp"
 

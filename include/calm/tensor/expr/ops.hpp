@@ -1,7 +1,7 @@
 #pragma once
 // Differentiable element-wise operations, one struct each, with the value and the derivatives as functions of the
-// values of the operands and the result. V is a scalar, a packet or std::complex. A new operation is a new struct and a
-// function in expr.hpp.
+// values of the operands and the result. V is a scalar, a packet, a group (on a device) or std::complex. Your own
+// operation needs only a struct, used by `apply`; one of the library also gets a function in expr.hpp.
 
 #include "calm/tensor/core/math.hpp"
 

@@ -12,7 +12,7 @@ namespace calm {
 
 namespace detail {
 
-// The CPU implementation; the one for block backends is in block/repeat.hpp.
+// The CPU implementation; the one for block backends is in kernels/block/repeat.hpp.
 template <class T>
 void run_repeat_interleave(context<cpu> const& ctx, T* x, T const* y, index_t count, index_t each, index_t width) {
     ctx.parallel_ranges(count, 16, [&](index_t begin, index_t end) {

@@ -48,7 +48,7 @@ template <class Backend = cpu> struct unique_ids {
     row_ids<Backend> ids;  // (n)
     // (U), each once, in the order of first appearance; a device may have further ids after them
     row_ids<Backend> unique;
-    row_ids<Backend> inverse;  // (n), the index of each id in `distinct`
+    row_ids<Backend> inverse;  // (n), the index of each id in `unique`
 };
 
 namespace detail {

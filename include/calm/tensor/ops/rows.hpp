@@ -83,7 +83,7 @@ template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, i
     });
 }
 
-// The CPU implementation; the one for block backends is in block/rows.hpp.
+// The CPU implementation; the one for block backends is in kernels/block/rows.hpp.
 template <class T, class U> void run_copy(context<cpu> const& ctx, T* y, U const* x, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
         if constexpr (std::is_same_v<U, bf16> != std::is_same_v<T, bf16>)

@@ -75,8 +75,8 @@ CALM_HD constexpr bool is_finite(double x) {
     return x - x == 0;
 }
 
-// Records outcome and clipping factor, given the sum of squares of all gradients and the loss: *loss, or told.loss if
-// null.
+// Records outcome and clipping factor, given the sum of squares of all gradients and the loss: *loss, or arguments.loss
+// if null.
 template <class T> CALM_HD void conclude(adamw_memory<T> const& all, double squares, double const* loss) {
     auto const& arguments = *all.arguments;
     auto& record = *all.record;

@@ -15,7 +15,7 @@
 namespace calm {
 
 // Runs the block kernels of the GPU on the host, as late as a GPU might: in order, but only when the host waits, in
-// wait, fetch and copies to the host. There is one device per process (emulated/device.hpp).
+// wait, fetch and copies to the host. There is one device per process (device/emulated/device.hpp).
 template <> class context<emulated> : public detail::device_context_base<emulated, context<emulated>> {
 public:
     // threads: of the host, each with one block at a time; 0 uses all of the machine's. The results do not depend on

@@ -26,7 +26,7 @@ template <class T, class W> void serial_gemm(product<T, W> const& p);
 
 namespace calm::detail {
 
-// Whether T has packets, and thus products here. Products of other types are in cpu/eigen.hpp.
+// Whether T has packets, and thus products here. Products of other types are in kernels/cpu/eigen.hpp.
 template <class T>
 concept has_packets = packed<packet<T>>;
 

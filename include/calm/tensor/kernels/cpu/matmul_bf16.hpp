@@ -1,6 +1,6 @@
 #pragma once
 // Products whose factors are both rounded to bf16 as they are packed, with fp32 sums. They are divided as in
-// cpu/matmul.hpp, with a pair of values as one element and so half the depth.
+// kernels/cpu/matmul.hpp, with a pair of values as one element and so half the depth.
 
 #include <algorithm>
 #include <bit>
