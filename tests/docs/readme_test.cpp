@@ -160,6 +160,35 @@ BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
     }
 }
 
+// | `name`, `other<T>` | ... | [`file.hpp`](../include/calm/file.hpp) |: each name of a row appears in one of its headers.
+BOOST_AUTO_TEST_CASE(every_name_of_the_glossary_is_in_its_header) {
+    auto const between = [](std::string const& text, std::string const& begin, char end) {
+        std::vector<std::string> found;
+        for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
+            at += begin.size();
+            std::size_t const stop = std::min(text.find(end, at), text.size());
+            found.push_back(text.substr(at, stop - at));
+            at = std::min(stop + 1, text.size());
+        }
+        return found;
+    };
+    std::istringstream page(read("docs/glossary.md"));
+    int checked = 0;
+    for (std::string row; std::getline(page, row);) {
+        auto const headers = between(row, "](../", ')');
+        if (!row.starts_with("| ") || headers.empty()) continue;
+        std::string texts;
+        for (auto const& header : headers) texts += read(header);
+        for (auto name : between(row.substr(0, row.find('|', 2)), "`", '`')) {
+            name = name.substr(name.starts_with("ctx.") ? 4 : name.find_first_not_of('-'));
+            name = name.substr(0, name.find_first_of("<(:. "));
+            BOOST_TEST(texts.find(name) != std::string::npos, "docs/glossary.md: '" << name << "' is not in " << row);
+            ++checked;
+        }
+    }
+    BOOST_TEST(checked > 50);
+}
+
 BOOST_AUTO_TEST_CASE(the_version_has_its_entry_and_the_readme_finds_it) {
     std::string const minor = std::to_string(calm::version.major) + "." + std::to_string(calm::version.minor);
     std::string const whole = minor + "." + std::to_string(calm::version.patch);
