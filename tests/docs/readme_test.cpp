@@ -160,7 +160,8 @@ BOOST_AUTO_TEST_CASE(every_source_that_the_documentation_names_is_there) {
     }
 }
 
-// | `name`, `other<T>` | ... | [`file.hpp`](../include/calm/file.hpp) |: each name of a row appears in one of its headers.
+// | `name`, `other<T>` | ... | [`file.hpp`](../include/calm/file.hpp) |: each name of a row appears in one of its
+// headers.
 BOOST_AUTO_TEST_CASE(every_name_of_the_glossary_is_in_its_header) {
     auto const between = [](std::string const& text, std::string const& begin, char end) {
         std::vector<std::string> found;
