@@ -128,8 +128,6 @@ public:
             if (is_whole_) question();
         });
     }
-    // Whether no problem was reported so far.
-    [[nodiscard]] bool is_right() const { return problems_.empty(); }
     // Reports a problem once, even if several checks find it.
     void problem(std::string sentence) {
         if (std::find(problems_.begin(), problems_.end(), sentence) == problems_.end())

@@ -100,6 +100,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
                  std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
     c.parsed("--temperature", "T", "temperature, a decimal or 1/n; lower is less random (" + colder + ")",
              [&](std::string const& text) {
+                 temperature.clear();  // stays empty if it is refused
                  parse_temperature(text);
                  temperature = text;
              });
@@ -114,11 +115,11 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     c.check_whole([&, models = std::move(models)] {
         for (auto const& model : models()) {
             auto const found = description_in(model);
-            if (!found) continue;
+            if (!found || temperature.empty()) continue;
             if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
-            else if (auto const sampling = sampler_of(rule, temperature, pool); c.is_right())
-                log_price(sampling);
+            else
+                log_price(sampler_of(rule, temperature, pool));
         }
     });
 }

@@ -275,7 +275,8 @@ BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
     };
     BOOST_TEST(has(told("exact --temperature 0.8"), "--sampler exact at T = 0.8: up to 100000 draws per patch"));
     BOOST_TEST(has(told("exact --temperature 1/1000"), "--sampler exact at T = 0.001: up to 100000 draws per patch"));
-    for (auto const* const cheap : {"exact --temperature 1", "adaptive --temperature 1/2", "noise --temperature 0.8"})
+    for (auto const* const cheap :
+         {"exact --temperature 1", "adaptive --temperature 1/2", "noise --temperature 0.8", "exact --temperature 1/0"})
         BOOST_TEST(!has(told(cheap), "draws per patch"), cheap);
 }
 

@@ -329,7 +329,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
     set(path, "rope_theta", 50000);
     BOOST_TEST(differences(tiny, read_model_description(path)).empty());
     set(path, "rope_theta", nullptr);
-    BOOST_TEST(has(refusal<tiny>(path), "at hand: rope_theta: expected 50000.0, found 10000.0. Use"));
+    BOOST_TEST(has(refusal<tiny>(path), "configuration: rope_theta: expected 50000.0, found 10000.0. Use"));
 }
 
 BOOST_AUTO_TEST_CASE(heads_of_keys_that_are_not_stated_are_as_many_as_heads) {

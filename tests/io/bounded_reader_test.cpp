@@ -57,8 +57,9 @@ BOOST_AUTO_TEST_CASE(reads_in_order_low_byte_first) {
 BOOST_AUTO_TEST_CASE(the_end_is_a_sentence) {
     calm::bounded_reader reader(bytes_of("abcd"), "some/file", calm::errc::data);
     reader.seek(3, "a place");
-    BOOST_CHECK_EXCEPTION(reader.little<std::uint64_t>("a length"), calm::error,
-                          says("some/file, byte 3: expected a length of 8 bytes, found 1 byte to the end of the file"));
+    BOOST_CHECK_EXCEPTION(
+        reader.little<std::uint64_t>("a length"), calm::error,
+        says("some/file, byte 3: expected a length of 8 bytes, found 1 byte up to the end of the file"));
     BOOST_CHECK_EXCEPTION(reader.take(2, "a name"), calm::error, says("expected a name of 2 bytes, found 1 byte"));
     BOOST_CHECK_EXCEPTION(reader.take(std::numeric_limits<std::uint64_t>::max(), "a name"), calm::error,
                           says("expected a name of 18446744073709551615 bytes"));

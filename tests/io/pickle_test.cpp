@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
         {"\x80\x01}.", "expected protocol 2 to 5, found 1"},
         {"\x80\x06}.", "expected protocol 2 to 5, found 6"},
         // end, stack and memo
-        {"", "byte 0: expected an opcode of 1 byte, found 0 bytes to the end of the file"},
+        {"", "byte 0: expected an opcode of 1 byte, found 0 bytes up to the end of the file"},
         {"\x80\x02}", "expected an opcode of 1 byte, found 0 bytes"},
         {"\x80\x02.", "expected one object, found 0"},
         {"\x80\x02}}.", "expected one object, found 2"},

@@ -105,13 +105,14 @@ BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
     std::string const types = "tensor 'x': expected a dtype among BOOL, U8 to U64, I8 to I64, F16, BF16, F32 and F64, ";
     std::vector<malformed> const files{
         // the prefix
-        {"", "byte 0: expected the length of the header of 8 bytes, found 0 bytes to the end of the file"},
-        {"abc", "byte 0: expected the length of the header of 8 bytes, found 3 bytes to the end of the file"},
+        {"", "byte 0: expected the length of the header of 8 bytes, found 0 bytes up to the end of the file"},
+        {"abc", "byte 0: expected the length of the header of 8 bytes, found 3 bytes up to the end of the file"},
         {prefix(~0ULL) + "{}", "byte 0: expected a header of at most 10000000 bytes, found a length of 184467"},
         {prefix(1ULL << 63) + "{}", "byte 0: expected a header of at most 10000000 bytes, found a length of 922337"},
         {prefix(10'000'001) + "{}", "byte 0: expected a header of at most 10000000 bytes, found a length of 10000001"},
         {prefix(10'000'000) + "{}", "byte 8: expected a header of 10000000 bytes, found 2 bytes"},
-        {prefix(9'000'000) + "{}", "byte 8: expected a header of 9000000 bytes, found 2 bytes to the end of the file"},
+        {prefix(9'000'000) + "{}",
+         "byte 8: expected a header of 9000000 bytes, found 2 bytes up to the end of the file"},
         {prefix(3) + "{}", "byte 8: expected a header of 3 bytes, found 2 bytes"},
         {prefix(1) + "{", json},
         {prefix(1) + "{}", json},
