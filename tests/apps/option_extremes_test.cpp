@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,12 @@ public:
         auto llama = calm::model_description::of(calm::model_kind::autoregressive);
         llama.vocab_size = 8;
         calm::write_config_json(folder.path("llama/config.json"), llama);
-        std::filesystem::create_directory(folder.path("flow"));  // takes every sampling option of heads
-        auto flow = calm::model_description::of(calm::model_kind::calm, "flow");
-        flow.vocab_size = 8;
-        calm::write_config_json(folder.path("flow/config.json"), flow);
+        for (auto const* const head : {"flow", "diffusion"}) {  // together they take every sampling option of heads
+            std::filesystem::create_directory(folder.path(head));
+            auto description = calm::model_description::of(calm::model_kind::calm, head);
+            description.vocab_size = 8;
+            calm::write_config_json(folder.path(std::string(head) + "/config.json"), description);
+        }
         needed_["text"] = "--minutes 1 --out new" + std::string(text);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);
         needed_["autoencoder"] = "--tokenizer words --out new --config " + configuration() + text;
@@ -78,8 +81,12 @@ public:
         for (std::string rest = needed_.at(command) + " "; !rest.empty(); rest.erase(0, rest.find(' ') + 1)) {
             auto word = rest.substr(0, rest.find(' '));
             if (word.starts_with("--")) last = word;
-            if (last == "--model" && word != last && option.starts_with("--head-")) word = "flow";
-            bool const path = word == "words" || word == "model" || word == "llama" || word == "flow" || word == "new";
+            if (last == "--model" && word != last) {
+                if (option.starts_with("--head-")) word = option == "--head-start" ? "diffusion" : "flow";
+                if (option == "--temperature") word = "llama";
+            }
+            static std::set<std::string> const paths{"words", "model", "llama", "flow", "diffusion", "new"};
+            bool const path = paths.contains(word);
             // Omits the required option that excludes the tested one.
             bool const other = last == option ||
                                ((option == "--tokens" || option == "--teraflops") && last == "--minutes") ||
