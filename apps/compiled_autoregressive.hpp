@@ -36,7 +36,7 @@ public:
         if (o.dry_run)
             return print_plan(
                 plan(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()), o);
-        auto const text = training_text(o.data, words, data_seed);
+        auto const text = run.text(words, data_seed);
         text_blocks blocks(text, 1, block, o.seed, mode);
         auto const counts = bigrams_of(text, words, rule);
         auto const ours = description_of(name_, o, data_seed, block, mode, words);

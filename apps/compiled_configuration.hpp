@@ -43,7 +43,7 @@ public:
             plan.memory = memory_of(recipe, o, words);
             return print_plan(plan, o);
         }
-        auto const text = training_text(o.data, words, data_seed);
+        auto const text = run.text(words, data_seed);
         text_blocks blocks(text, K, K, o.seed, mode);
         auto const ours = description_of(name_, o, data_seed, K, mode, words);
         auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // read before training
@@ -103,7 +103,7 @@ public:
             return print_plan(plan_of_calm(recipe, o, words,
                                            size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()),
                               o);
-        auto const text = training_text(o.data, words, data_seed);
+        auto const text = run.text(words, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
         auto const counts = bigrams_of(text, words, rule);
         auto ours = description_of(name_, o, data_seed, block, mode, words);

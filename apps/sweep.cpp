@@ -73,6 +73,7 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     train_options t;
     t.configuration = name;
     t.tokenizer = o.tokenizer;
+    t.tokens = calm::in_directory(o.out, tokens_file);
     t.data = o.data;
     static_cast<execution_options&>(t) = o;
     t.record = o.record;

@@ -62,8 +62,6 @@ void add_data(command& c, data_options& data) {
     c.parsed("--holdout", "M:R", "hold out every document whose number modulo M is R, for evaluation",
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
     c.flag("--skip-bad", data.skip_bad, "skip and count malformed documents, instead of stopping");
-    c.text("--cache", data.cache, "DIR",
-           "folder for the token ids of large files, FILE.calm-tokens; none: keep them in memory (next to the files)");
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
             try {
@@ -291,7 +289,6 @@ void add_upkeep(command& c, train_options& o) {
     c.only_as_flag("--override");
     c.flag("--dry-run", o.dry_run, "print what the run would need, without training or writing");
     c.only_as_flag("--dry-run");
-    c.check([&o] { o.data.writes_cache = !o.dry_run; });
     c.flag("--plot", o.plot, "plot the training curve at the end, as the program plot does");
     add_execution(c, o);
 }

@@ -18,11 +18,9 @@ namespace calm::apps {
 struct data_options {
     std::vector<std::string> sources;  // SPECs: files, folders, patterns, stories:N, markov:N
     std::optional<std::uint64_t> data_seed;
-    std::string holdout;       // "m:r" or empty
-    std::string mode;          // padded or published, or empty: as in the model
-    bool skip_bad = false;     // drop and count malformed documents
-    std::string cache = "";    // a folder; none: no caches; empty: next to the files
-    bool writes_cache = true;  // false: use only existing caches
+    std::string holdout;    // "m:r" or empty
+    std::string mode;       // padded or published, or empty: as in the model
+    bool skip_bad = false;  // drop and count malformed documents
 };
 
 struct tokenizer_options {
@@ -57,6 +55,7 @@ struct train_options : execution_options {
     std::string autoencoder;  // a model directory
     std::string init;         // a model directory with the initial weights, or empty
     std::string out;
+    std::string tokens = "";  // the token file that several runs share; empty: in out
     data_options data;
     std::optional<index_t> steps;
     std::optional<double> minutes;

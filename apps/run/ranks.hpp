@@ -38,7 +38,7 @@ int number_on_this_machine();
 // Thread count if `asked` is 0: the processor's threads, divided among the ranks on this machine.
 int threads_of_rank(int asked);
 
-// Runs f() on rank 0 first, then on the others, so that they read the caches it wrote.
+// Runs f() on rank 0 first, then on the others, so that they read the files it wrote.
 template <class F> auto in_turn(F const& f) {
     hurry_ranks(false);
     if (!is_first_rank()) meet_ranks();

@@ -81,13 +81,11 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
     auto const asked = before != nullptr ? with_choices_of(o, *before, given) : given;
     require_possible(asked, compiled_configurations());
     auto const size = extent_of(o.data);
-    text_facts const facts{
-        .bytes = size.bytes,
-        .documents = size.documents,
-        .tenth = size.tenth,
-        .is_generated = std::all_of(o.data.sources.begin(), o.data.sources.end(),
-                                    [](auto const& spec) { return document_source::parse(spec).is_generated(); }),
-        .has_own_symbols = is_markov(o.data.sources)};
+    text_facts const facts{.bytes = size.bytes,
+                           .documents = size.documents,
+                           .tenth = size.tenth,
+                           .is_generated = is_generated(o.data.sources),
+                           .has_own_symbols = is_markov(o.data.sources)};
     auto plan = plan_of_text(facts, asked, compiled_configurations());
     auto const choices = record_of(given);
     for (auto& row : plan.why)
@@ -164,6 +162,7 @@ train_options stage_options(text_options const& o, text_choices const& plan, cha
     t.data.holdout = plan.holdout;
     t.schedule = plan.schedule;
     t.out = in(o, stage);
+    t.tokens = in(o, tokens_file);
     t.is_stage = true;
     return t;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "calm/base/sha256.hpp"
+#include "calm/text/build_corpus.hpp"
 #include "calm/text/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
@@ -48,7 +49,7 @@ std::string joined(std::vector<std::string> const& words) {
     return text;
 }
 
-// Files in a run's directory besides models.
+// Files in a run's directory besides models and the text.
 std::vector<std::string> files_beside() {
     return {metrics_file, run_file, options_toml, samples_file};
 }
@@ -208,7 +209,26 @@ void training_run::take_from_first() {
 }
 
 training_run::~training_run() {
-    if (made_ && steps_ == 0 && !kept_) directory_->discard(files_beside());
+    if (!made_ || steps_ > 0 || kept_) return;
+    auto files = files_beside();
+    files.emplace_back(tokens_file);
+    directory_->discard(files);
+}
+
+void training_run::make_directory() {
+    if (directory_) return;
+    directory_.emplace(options_.out);
+    if (!options_.fresh && directory_->newest())
+        throw error(errc::storage, options_.out, "",
+                    "another run was started here meanwhile; give the same command again");
+    made_ = true;
+}
+
+corpus training_run::text(tokenizer const& words, std::uint64_t data_seed) {
+    bool const has_own = options_.tokens.empty() && !is_generated(options_.data.sources);
+    if (has_own && is_first_rank()) make_directory();
+    return training_text(options_.data, words, data_seed,
+                         has_own ? in_directory(options_.out, tokens_file) : options_.tokens);
 }
 
 void training_run::keep_as_begun(training_recipe& recipe) const {
@@ -258,14 +278,7 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
 }
 
 bool training_run::open(training_recipe const& recipe, bool holds_out) {
-    bool const continued = directory_.has_value();
-    if (!directory_) {
-        directory_.emplace(options_.out);
-        if (!options_.fresh && directory_->newest())
-            throw error(errc::storage, options_.out, "",
-                        "another run was started here meanwhile; give the same command again");
-        made_ = true;
-    }
+    make_directory();
     if (from_) log_renamed(from_->record.recipe, settings_);
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh) directory_->clear(files_beside());
@@ -292,7 +305,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
     write_record(directory_->path(), record, steps_);
     if (from_ && !finished)
         report_->print_line(sentence("resumes after step ", steps_, " of the run in ", options_.out));
-    else if (!from_ && continued && !options_.fresh)
+    else if (!from_ && !made_ && !options_.fresh)
         report_->print_line("the run in " + options_.out + " has no checkpoint yet: it starts with its first step");
     if (!changes_.empty()) report_->print_lines("with other settings from here on:\n" + to_table(changes_));
     return true;

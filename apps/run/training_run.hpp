@@ -42,7 +42,7 @@ bool has_checkpoint(std::string const& directory);
 void start_over(std::string const& directory);
 
 // A new or resumed run in its directory. The directory is locked against other processes, from construction if it holds
-// a run, else from begin() on.
+// a run, else from text() or begin() on.
 class training_run {
 public:
     // Finds the checkpoint to resume from, and reports damaged ones. Throws errc::storage if the path holds something
@@ -52,6 +52,10 @@ public:
     ~training_run();
     training_run(training_run const&) = delete;
     training_run& operator=(training_run const&) = delete;
+
+    // The documents to train on, tokenised once: the ids stay in a token file in the directory, or at the options'
+    // `tokens`. Creates the directory of a new run if the file goes there. Throws as training_text and begin().
+    corpus text(tokenizer const& words, std::uint64_t data_seed);
 
     // Compares settings with the run's original ones, then creates the directory or truncates its log to the
     // checkpoint. Returns false, with a message, if the run is finished. Throws errc::usage with a table of differing
@@ -95,7 +99,8 @@ public:
     int end(std::string_view remark);
 
 private:
-    void find();  // the checkpoint to resume from
+    void find();            // the checkpoint to resume from
+    void make_directory();  // of a new run, unless it is made
     // Uses rank 0's checkpoint on all ranks.
     void take_from_first();
     // Rank 0's part of begin(): opens the directory and the log. False if the run is finished.
@@ -116,7 +121,7 @@ private:
     double seconds_ = 0;           // of these steps
     index_t planned_ = 0;          // 0 if only time ends the run
     std::optional<index_t> kept_;  // step of the newest checkpoint
-    bool made_ = false;            // begin() created the directory
+    bool made_ = false;            // this object created the directory
     bool holds_out_ = false;
 };
 

@@ -13,7 +13,7 @@
 #include "calm/base/file.hpp"
 #include "calm/io/replaced_directory.hpp"
 #include "calm/model/limits.hpp"
-#include "calm/text/cached_corpus.hpp"
+#include "calm/text/build_corpus.hpp"
 #include "calm/text/document_ids.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "calm/text/token_file.hpp"
@@ -67,16 +67,6 @@ void require_writable(std::string const& path) {
     static_cast<void>(replaced_file(path));
 }
 
-// The token cache chosen by the options.
-std::optional<token_cache> cache_of(data_options const& data) {
-    if (data.cache == "none") return {};
-    token_cache cache;
-    cache.folder = data.cache;
-    cache.makes = data.writes_cache;
-    cache.log = [](std::string const& sentence) { log_line(sentence); };
-    return cache;
-}
-
 // The documents of one split of `data`, read on each visit.
 class read_text {
 public:
@@ -86,13 +76,12 @@ public:
         return {all, &*all->ids_};
     }
     read_text(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed, bool quiet) :
-        documents_(data, use, data_seed, quiet), cache_(cache_of(data)) {
-        made_by([&] { ids_.emplace(data.sources, words, documents_, cache_ ? &*cache_ : nullptr); });
+        documents_(data, use, data_seed, quiet) {
+        made_by([&] { ids_.emplace(data.sources, words, documents_); });
     }
 
 private:
     selected documents_;
-    std::optional<token_cache> cache_;
     std::optional<document_ids> ids_;
 };
 
@@ -201,15 +190,19 @@ text_extent extent_of(data_options const& data) {
     return all;
 }
 
-corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed) {
+corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                     std::string const& path) {
     selected const documents(data, split::train, data_seed);
-    auto cache = cache_of(data);
-    return in_turn([&] {
-        return made_by([&] {
-            return cache ? build_corpus(data.sources, words, documents, *cache)
-                         : build_corpus(data.sources, words, documents);
-        });
-    });
+    auto const made = [&] {
+        if (path.empty() || is_generated(data.sources)) return build_corpus(data.sources, words, documents);
+        auto const digest = digest_of(data.sources, words, documents);
+        token_file::reason why;
+        if (auto stored = stored_corpus(path, digest, words, why)) return *std::move(stored);
+        if (!is_first_rank()) return build_corpus(data.sources, words, documents);  // no folder in common
+        if (calm::is_there(path)) log_line(sentence(path, ": tokenises the text again: ", why));
+        return store_corpus(path, digest, data.sources, words, documents);
+    };
+    return in_turn([&] { return made_by(made); });
 }
 
 text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,

@@ -58,8 +58,14 @@ struct text_extent {
 };
 text_extent extent_of(data_options const& data);
 
-// The documents to train on.
-corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed);
+// The name of a run's token file.
+inline constexpr char const* tokens_file = "text.tokens";
+
+// The documents to train on. Generated text is held in memory, and any text if the path is empty. Otherwise the ids are
+// in a token file at the path, which rank 0 writes unless it holds those of this text and tokenizer. Ranks that do not
+// see it hold the ids in memory.
+corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+                     std::string const& path = "");
 
 // The size of the training text, counted without storing it. Throws errc::data if it is shorter than one block.
 text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,

@@ -4,7 +4,6 @@
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/text/build_corpus.hpp"
-#include "calm/text/cached_corpus.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/holdout.hpp"

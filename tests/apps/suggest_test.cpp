@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(edit_distances) {
 BOOST_AUTO_TEST_CASE(the_nearest_name_is_suggested) {
     BOOST_TEST(did_you_mean("--bacth", {"--block", "--batch", "--beta"}) == "; did you mean --batch?");
     BOOST_TEST(did_you_mean("x", {}) == "");
-    BOOST_TEST(did_you_mean("--threads", {"--help", "--data", "--cache", "--holdout"}) == "");
+    BOOST_TEST(did_you_mean("--threads", {"--help", "--data", "--mode", "--holdout"}) == "");
     BOOST_TEST(did_you_mean("clam", {"calm", "evaluate"}) == "; did you mean calm?");
     BOOST_TEST(did_you_mean("fresh", {"free"}) == "");          // 2 of 5 letters
     BOOST_TEST(did_you_mean("--sampel", {"--samples"}) != "");  // 2 of 9

@@ -26,7 +26,7 @@ struct some_files {
         for (auto const* const name : {"deep/er", ".hidden", "none", "deep/none"})
             std::filesystem::create_directories(folder.path(name));
         for (auto const* const name : {"b.txt", "a.jsonl.zst", "deep/er/c.json", "deep/a.txt.gz", "notes.md",
-                                       ".hidden/d.txt", ".e.txt", "a.jsonl.zst.calm-tokens", "none/data.csv"})
+                                       ".hidden/d.txt", ".e.txt", "text.tokens", "none/data.csv"})
             (void)folder.with(name, "x");
     }
     [[nodiscard]] std::string at(std::string const& name) const { return folder.path(name); }

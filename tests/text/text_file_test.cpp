@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(formats_are_known_by_name) {
         BOOST_TEST((text_format_of("b/a.b.jsonl" + packed) == text_format::lines));
         BOOST_TEST((text_format_of(".json" + packed) == text_format::lines));
     }
-    for (auto const* const other : {"", "a", "a.gz", "a.txt.bz2", "a.txt.gz.zst", "a.TXT", "a.jsonl.calm-tokens"})
+    for (auto const* const other : {"", "a", "a.gz", "a.txt.bz2", "a.txt.gz.zst", "a.TXT", "text.tokens"})
         BOOST_TEST(!text_format_of(other), other);
 }
 

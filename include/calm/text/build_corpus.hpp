@@ -1,15 +1,27 @@
 #pragma once
 // Builds corpora and vocabularies from text sources.
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "calm/base/error.hpp"
+#include "calm/base/file.hpp"
+#include "calm/base/sha256.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
+#include "calm/text/pretokenizer.hpp"
+#include "calm/text/token_file.hpp"
+#include "calm/text/token_file_writer.hpp"
 #include "calm/text/tokenizer.hpp"
 
 namespace calm {
@@ -17,6 +29,12 @@ namespace calm {
 // Whether the SPECs name the Markov source, whose symbols are its tokens.
 [[nodiscard]] inline bool is_markov(std::span<std::string const> specs) {
     return !specs.empty() && specs.front().starts_with("markov:");
+}
+
+// Whether all SPECs name generated text.
+[[nodiscard]] inline bool is_generated(std::span<std::string const> specs) {
+    return std::all_of(specs.begin(), specs.end(),
+                       [](auto const& spec) { return document_source::parse(spec).is_generated(); });
 }
 
 namespace detail {
@@ -29,40 +47,103 @@ inline void require_vocabulary(std::span<std::string const> specs, tokenizer con
                 : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
 }
 
-// `add_file` adds the selected documents of a file, numbered from `number` on.
-template <class AddFile>
-corpus build_corpus(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
-                    AddFile const& add_file) {
+// Adds the ids of the selected documents to a corpus or token_file_writer.
+template <class Added>
+void add_documents(std::span<std::string const> specs, tokenizer const& encoder, document_selection const& selection,
+                   Added& added) {
     require_vocabulary(specs, encoder);
-    corpus made(encoder.specials());
     token_stream stream(encoder);
-    document_parts const add = [&](std::string_view part, bool ends) {
-        stream.push(part, made.open());
+    visit_documents(specs, selection, [&](std::string_view part, bool ends) {
+        stream.push(part, added.open());
         if (!ends) return std::size_t{0};
-        stream.finish(made.open());
-        return made.close();
-    };
-    std::uint64_t number = 0;
-    for (auto const& source : document_sources(specs)) {
-        if (source.is_generated()) source.visit(selection, number, add);
-        for (auto const& file : source.files()) add_file(made, file, number, add);
+        stream.finish(added.open());
+        return added.close();
+    });
+}
+
+// The size and a checksum of a file's bytes.
+inline std::string content_of(std::string const& path) {
+    auto const file = open_for_reading(path);
+    std::vector<std::byte> bytes(portion_sum::portion);
+    portion_sum sum;
+    std::uint64_t size = 0;
+    for (std::size_t held = 0;;) {
+        auto const count = uninterrupted([&] { return ::read(file.get(), bytes.data() + held, bytes.size() - held); });
+        if (count < 0) fail_with_errno(errc::storage, path, "cannot be read");
+        held += static_cast<std::size_t>(count);
+        if (count > 0 && held < bytes.size()) continue;
+        sum.add(std::span(bytes).first(held));
+        size += held;
+        if (count == 0) return std::to_string(size) + ' ' + std::to_string(sum.value());
+        held = 0;
     }
-    require_documents(made.documents() > 0, number, selection);
-    return made;
 }
 
 }  // namespace detail
 
-// The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory (on disk:
-// cached_corpus.hpp). Throws errc::data if no document is selected, errc::tokenizer if only one of source and
-// vocabulary is the Markov one, otherwise as visit_documents.
+// The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory. Throws errc::data if no
+// document is selected, errc::tokenizer if only one of source and vocabulary is the Markov one, otherwise as
+// visit_documents.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
                                          document_selection const& selection) {
-    return detail::build_corpus(
-        specs, words, selection,
-        [&](corpus&, std::string const& file, std::uint64_t& number, document_parts const& add) {
-            document_source::visit_file(file, selection, number, add);
-        });
+    corpus made(words.specials());
+    detail::add_documents(specs, words, selection, made);
+    return made;
+}
+
+// A digest of everything that determines the ids of build_corpus: tokenizer, selection, names and bytes of the files.
+// Reads every file once; the checksums in it detect accidents, not attacks. Throws as visit_documents.
+[[nodiscard]] inline std::string digest_of(std::span<std::string const> specs, tokenizer const& words,
+                                           document_selection const& selection) {
+    sha256 hash;
+    auto const add = [&](std::string_view fact) {
+        hash.add(fact);
+        hash.add(std::string_view("\0", 1));
+    };
+    add(words.fingerprint());
+    add(unicode_version());  // of the tokenizer's matcher
+    for (std::uint64_t const number :
+         {std::uint64_t{selection.use == split::train}, std::uint64_t{selection.skip != nullptr},
+          std::uint64_t{selection.limits.line}, std::uint64_t{selection.limits.file},
+          std::uint64_t{training_pieces::most_spaces}, std::uint64_t{training_pieces::longest}})
+        add(std::to_string(number));
+    add(selection.held ? selection.held->text() : "");
+    for (auto const& spec : specs) {
+        auto const source = document_source::parse(spec);
+        if (source.is_generated()) add(spec + ' ' + std::to_string(selection.data_seed));
+        for (auto const& file : source.files()) {
+            add(std::filesystem::path(file).filename().string());  // its end is the format
+            add(detail::content_of(file));
+        }
+    }
+    return hash.hex();
+}
+
+// The corpus in a token file with this digest, mapped. Returns nothing and sets `why` if the file is missing, damaged
+// or of another text or tokenizer.
+[[nodiscard]] inline std::optional<corpus> stored_corpus(std::string const& path, std::string_view digest,
+                                                         tokenizer const& words, token_file::reason& why) {
+    auto file = token_file::open(path, words.vocabulary_size(), why);
+    if (!file) return std::nullopt;
+    auto const& found = file->facts().digest;
+    if (std::string_view(found.data(), found.size()) != digest) {
+        why = "it belongs to another text or tokenizer";
+        return std::nullopt;
+    }
+    return corpus(words.specials(), std::move(file));
+}
+
+// As build_corpus, but writes the ids to a token file with this digest, from digest_of, and maps it. Throws as
+// build_corpus, and errc::storage.
+[[nodiscard]] inline corpus store_corpus(std::string const& path, std::string_view digest,
+                                         std::span<std::string const> specs, tokenizer const& words,
+                                         document_selection const& selection) {
+    token_file_writer writer(path);
+    detail::add_documents(specs, words, selection, writer);
+    writer.commit(digest);
+    token_file::reason why;
+    if (auto made = stored_corpus(path, digest, words, why)) return *std::move(made);
+    throw error(errc::storage, path, "", "was not read as it was written: " + why);
 }
 
 // Counts the pieces of the selected documents, to train a vocabulary. For stories:N, four bytes count as a token.

@@ -31,12 +31,12 @@ public:
             sink_(std::span<token_id const>(around_));
         }
         sink_(portion.ids);
-        if (!portion.is_last()) return;
+        if (!portion.is_last) return;
         around_.clear();
-        rule_.close(specials_, 0, documents_, portion.size, around_);
+        rule_.close(specials_, 0, documents_, portion.end(), around_);
         sink_(std::span<token_id const>(around_));
         ++documents_;
-        least_ += rule_.packed_size(portion.size, 0);
+        least_ += rule_.packed_size(portion.end(), 0);
     }
 
     // A lower bound of the number of tokens, whatever the offsets.
@@ -53,10 +53,7 @@ private:
 
 // Visits the documents of a corpus, each as one portion.
 inline void visit_portions(corpus const& documents, portion_visitor const& visitor) {
-    for (std::size_t i = 0; i < documents.documents(); ++i) {
-        auto const ids = documents.document(i);
-        visitor({ids.size(), 0, ids});
-    }
+    for (std::size_t i = 0; i < documents.documents(); ++i) visitor({0, documents.document(i), true});
 }
 
 // The amount of text.
@@ -72,9 +69,9 @@ struct text_size {
     std::size_t least = 0;
     documents.visit([&](document_portion const& portion) {
         size.tokens += portion.ids.size();
-        if (!portion.is_last()) return;
+        if (!portion.is_last) return;
         ++size.documents;
-        least += rule.packed_size(portion.size, 0);
+        least += rule.packed_size(portion.end(), 0);
     });
     detail::require_one_block(least, block_tokens);
     return size;
@@ -87,7 +84,7 @@ inline void require_block(document_ids& documents, packing_rule const& rule, std
     std::size_t least = 0;
     try {
         documents.visit([&](document_portion const& portion) {
-            if (portion.is_last()) least += rule.packed_size(portion.size, 0);
+            if (portion.is_last) least += rule.packed_size(portion.end(), 0);
             if (least >= block_tokens) throw enough();
         });
     } catch (enough const&) {

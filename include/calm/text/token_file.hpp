@@ -1,5 +1,5 @@
 #pragma once
-// The ids of the documents of one file, on disk: written once, mapped when used.
+// The ids of documents on disk: written once, mapped when used.
 
 #include <algorithm>
 #include <array>
@@ -20,34 +20,18 @@
 
 namespace calm {
 
-// The use of an entry of a token file. An entry is a document; an over-long document has one entry for evaluation,
-// which never splits, followed by its pieces for training.
-enum class entry_use : std::uint64_t { both = 0, evaluation = 1, training = 2 };
-
-// The header of a token file, in native byte order. After it come the ids, 32 bits each, padded to a multiple of eight
-// bytes, then a 64-bit end for every entry, with the use in the two highest bits.
+// The end of a token file, in native byte order. Before it come the ids, 32 bits each, padded to a multiple of eight
+// bytes, then for every document the number of ids up to its end, 64 bits.
 struct token_file_facts {
     // Format and version.
-    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '2', '\n', '\0', '\n'};
+    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '3', '\n', '\0', '\n'};
     std::uint32_t byte_order = 0x01020304;            // in native byte order
     std::uint32_t bytes_of_token = sizeof(token_id);  // 4
-    std::array<char, 64> tokenizer{};                 // hash of all that ids depend on
-    std::array<char, 64> content{};                   // SHA-256 of the text file
-    std::array<char, 64> sample{};                    // SHA-256 of samples of it
-    std::uint64_t size = 0;                           // bytes of the text file
-    std::int64_t modified = 0;                        // time of the text file, nanoseconds; 0 if it proves nothing
-    std::int64_t changed = 0;                         // status change of the text file, nanoseconds; 0 as above
-    std::uint64_t longest_line = 0;                   // as in text_limits
-    std::uint64_t longest_file = 0;                   // as in text_limits
+    std::array<char, 64> digest{};                    // SHA-256 of everything that determines the ids
     std::uint64_t tokens = 0;                         // total ids
-    std::uint64_t entries = 0;                        // number of entries
-    std::uint64_t documents = 0;                      // entries that evaluation may use
-    std::uint64_t skipped = 0;                        // malformed documents that were skipped
-    std::array<char, 256> first_skipped{};            // the message for the first of them
-    std::uint64_t inode = 0;                          // of the token file itself
-    std::int64_t made = 0;                            // time of the build, nanoseconds
-    std::uint64_t body = 0;                           // checksum of everything after the header
-    std::uint64_t header = 0;                         // checksum of everything before
+    std::uint64_t documents = 0;                      // number of documents
+    std::uint64_t body = 0;                           // checksum of everything before these facts
+    std::uint64_t own = 0;                            // checksum of the facts above
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
@@ -76,9 +60,9 @@ private:
 
 namespace detail {
 
-inline std::uint64_t header_sum(token_file_facts const& facts) {
+inline std::uint64_t own_sum(token_file_facts const& facts) {
     portion_sum sum;
-    sum.add(std::as_bytes(std::span(&facts, 1)).first(offsetof(token_file_facts, header)));
+    sum.add(std::as_bytes(std::span(&facts, 1)).first(offsetof(token_file_facts, own)));
     return sum.value();
 }
 
@@ -99,33 +83,23 @@ public:
     // or damaged.
     [[nodiscard]] static std::shared_ptr<token_file const> open(std::string const& path, token_id vocabulary,
                                                                 reason& why);
-    // Checks a file that is already mapped.
-    [[nodiscard]] static std::shared_ptr<token_file const> of(mapped_file file, token_id vocabulary, reason& why);
 
-    // Its header.
+    // The facts at its end.
     [[nodiscard]] token_file_facts const& facts() const noexcept { return facts_; }
-    // File status of the mapped file: owner, permissions, times.
-    [[nodiscard]] struct stat const& origin() const noexcept { return file_.facts(); }
-    // The number of entries: documents and the pieces of over-long ones.
-    [[nodiscard]] std::size_t entries() const noexcept { return ends_.size(); }
-    // The use of entry i.
-    [[nodiscard]] entry_use use(std::size_t i) const { return static_cast<entry_use>(ends_[i] >> 62); }
-    // The number of ids of entry i.
-    [[nodiscard]] std::size_t size(std::size_t i) const { return end(i) - (i == 0 ? 0 : end(i - 1)); }
-    // The ids of entry i, valid as long as this object.
-    [[nodiscard]] std::span<token_id const> ids(std::size_t i) const { return ids(i, 0, size(i)); }
-    // At most `most` ids of entry i from index `first` on. Reading a long entry in portions takes the memory of one
-    // portion.
-    [[nodiscard]] std::span<token_id const> ids(std::size_t i, std::size_t first, std::size_t most) const {
-        std::size_t const count = std::min(most, size(i) - first);
-        auto const found = ids_.subspan(end(i) - size(i) + first, count);
+    // The number of documents.
+    [[nodiscard]] std::size_t documents() const noexcept { return ends_.size(); }
+    // The number of ids of document i.
+    [[nodiscard]] std::size_t size(std::size_t i) const { return ends_[i] - begin(i); }
+    // The ids of document i, valid as long as this object.
+    [[nodiscard]] std::span<token_id const> ids(std::size_t i) const {
+        auto const found = ids_.subspan(begin(i), size(i));
         pages_.touch(found.size_bytes());
         return found;
     }
 
 private:
     explicit token_file(mapped_file file) : file_(std::move(file)) {}
-    [[nodiscard]] std::size_t end(std::size_t i) const { return ends_[i] & (~std::uint64_t{0} >> 2); }
+    [[nodiscard]] std::size_t begin(std::size_t i) const { return i == 0 ? 0 : ends_[i - 1]; }
     [[nodiscard]] reason fault(token_id vocabulary);
 
     mapped_file file_;
@@ -138,36 +112,32 @@ private:
 [[gnu::cold]] inline std::shared_ptr<token_file const> token_file::open(std::string const& path, token_id vocabulary,
                                                                         reason& why) {
     try {
-        return of(mapped_file::open(path), vocabulary, why);
+        std::shared_ptr<token_file> opened(new token_file(mapped_file::open(path)));
+        why = opened->fault(vocabulary);
+        return why.empty() ? std::move(opened) : nullptr;
     } catch (error const& wrong) {
         why = wrong.what();
     }
     return nullptr;
 }
 
-[[gnu::cold]] inline std::shared_ptr<token_file const> token_file::of(mapped_file file, token_id vocabulary,
-                                                                      reason& why) {
-    std::shared_ptr<token_file> opened(new token_file(std::move(file)));
-    why = opened->fault(vocabulary);
-    return why.empty() ? std::move(opened) : nullptr;
-}
-
 [[gnu::cold]] inline token_file::reason token_file::fault(token_id vocabulary) {
     auto const bytes = file_.bytes();
     if (bytes.size() < sizeof facts_) return "it ends early";
-    std::memcpy(&facts_, bytes.data(), sizeof facts_);
+    auto const body = bytes.first(bytes.size() - sizeof facts_);
+    std::memcpy(&facts_, body.data() + body.size(), sizeof facts_);
     token_file_facts const ours;
     if (facts_.magic != ours.magic || facts_.byte_order != ours.byte_order ||
         facts_.bytes_of_token != ours.bytes_of_token)
-        return "it has another format";
-    if (facts_.header != detail::header_sum(facts_)) return "its header is damaged";
-    auto const body = bytes.subspan(sizeof facts_);
+        return "it has another format, or was cut short";
+    if (facts_.own != detail::own_sum(facts_)) return "its facts are damaged";
     std::uint64_t const words = body.size() / 8;
-    if (facts_.tokens > 2 * words || facts_.entries > words ||
-        detail::bytes_of_ids(facts_.tokens) + 8 * facts_.entries != body.size())
-        return "its length does not match its header";
+    if (facts_.tokens > 2 * words || facts_.documents > words ||
+        detail::bytes_of_ids(facts_.tokens) + 8 * facts_.documents != body.size())
+        return "its length does not match its facts";
     ids_ = {reinterpret_cast<token_id const*>(body.data()), facts_.tokens};
-    ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)), facts_.entries};
+    ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)),
+             facts_.documents};
     portion_sum sum;
     std::uint32_t largest = 0;
     for (std::size_t at = 0; at < body.size(); at += portion_sum::portion) {
@@ -182,13 +152,8 @@ private:
     if (sum.value() != facts_.body) return "its bytes are damaged";
     if (!ids_.empty() && largest >= static_cast<std::uint32_t>(vocabulary))
         return "its ids belong to another vocabulary";
-    std::uint64_t documents = 0;
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-        if (end(i) < (i == 0 ? 0 : end(i - 1)) || ends_[i] >> 62 > 2) return "its ends are out of order";
-        documents += use(i) != entry_use::training;
-    }
-    if ((ends_.empty() ? 0 : end(ends_.size() - 1)) != ids_.size() || documents != facts_.documents)
-        return "its ends do not fit its ids";
+    if (!std::is_sorted(ends_.begin(), ends_.end())) return "its ends are out of order";
+    if ((ends_.empty() ? 0 : ends_.back()) != ids_.size()) return "its ends do not fit its ids";
     pages_.let_go();
     return {};
 }
