@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
     write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");
     for (std::string const line :
          {"train autoencoder --config tiny --tokenizer words --data a.jsonl --steps 1000 --dry-run --out new",
-          "evaluate --model lm --data a.jsonl --block 64 --positions 100",  // creates the cache
+          "evaluate --model lm --data a.jsonl --block 64 --positions 100",
           "evaluate --model ar --data a.jsonl --block 64 --positions 100",
           "train autoencoder --config tiny --tokenizer words --data a.jsonl --batch 64 --steps 1 --out ae2",
           "train calm --config tiny --autoencoder ae --data a.jsonl --batch 2 --block 64 --steps 1 --out lm2",
@@ -123,8 +123,7 @@ BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
         taken(folder, line);
 }
 
-// One text as a file, as files that each have a cache, and as files without. The second program uses the first's
-// caches.
+// One text as a file, and as many files.
 BOOST_AUTO_TEST_CASE(a_folder_holds_no_more_than_a_file) {
     temporary_folder const folder;
     train_models(folder);

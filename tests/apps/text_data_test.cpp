@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "calm/text/token_cache.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -12,14 +11,6 @@ namespace {
 
 using namespace calm;
 using namespace calm::apps;
-
-// JSON lines of more than one mebibyte, the size from which files get a cache.
-std::string many_lines() {
-    std::string all;
-    for (int i = 0; all.size() < 1'100'000; ++i)
-        all += "{\"text\": \"" + std::to_string(i) + std::string(1000, ' ') + "\"}\n";
-    return all;
-}
 
 data_options from(std::string const& spec) {
     data_options data;
@@ -29,53 +20,57 @@ data_options from(std::string const& spec) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(ids_of_large_files_are_kept_where_they_are_asked_to_be) {
+BOOST_AUTO_TEST_CASE(a_text_of_files_is_tokenised_once) {
     test::temporary_folder const folder;
-    auto data = from(folder.with("a.jsonl", many_lines()));
+    auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"three\"}\n"));
+    auto const path = folder.path("text.tokens");
     tokenizer const words;
-    data.cache = "none";
-    auto const plain = training_text(data, words, 1);
-    BOOST_TEST(!std::filesystem::exists(data.sources[0] + ".calm-tokens"));
-    data.cache = "";
-    BOOST_TEST(training_text(data, words, 1).tokens() == plain.tokens());
-    BOOST_TEST(std::filesystem::exists(data.sources[0] + ".calm-tokens"));
-    data.cache = folder.path("caches");
-    BOOST_TEST(training_text(data, words, 1).documents() == plain.documents());
-    BOOST_TEST(!std::filesystem::is_empty(data.cache));
+    auto const same = [&](corpus const& text) {
+        auto const plain = training_text(data, words, 1);
+        BOOST_TEST(text.documents() == plain.documents());
+        return text.tokens() == plain.tokens();
+    };
+    BOOST_TEST(same(training_text(data, words, 1)));
+    BOOST_TEST(!std::filesystem::exists(path));
+    BOOST_TEST(same(training_text(data, words, 1, path)));
+    auto const whole = folder.content("text.tokens");
+    // Other ids with the digest of this text: they are used, so the text is not tokenised again.
+    {
+        token_file_writer writer(path);
+        writer.open().assign(100, 65);
+        writer.close();
+        writer.commit(digest_of(data.sources, words, {}));
+    }
+    BOOST_TEST(training_text(data, words, 1, path).tokens() == 100U);
+    for (std::size_t const size : {std::size_t{0}, whole.size() - 1}) {  // damaged
+        std::filesystem::resize_file(path, size);
+        BOOST_TEST(same(training_text(data, words, 1, path)));
+        BOOST_TEST((folder.content("text.tokens") == whole));
+    }
+    static_cast<void>(folder.with("a.jsonl", "{\"text\": \"three\"}\n{\"text\": \"two\"}\n{\"text\": \"\"}\n"));
+    BOOST_TEST(same(training_text(data, words, 1, path)));
+    data.holdout = "3:0";
+    BOOST_TEST(same(training_text(data, words, 1, path)));
+    data.skip_bad = true;
+    static_cast<void>(folder.with("a.jsonl", "{\"text\": \"three\"}\nbad\n{\"text\": \"four\"}\n"));
+    for (int time = 0; time < 2; ++time) BOOST_TEST(same(training_text(data, words, 1, path)));
+    data.skip_bad = false;
+    BOOST_TEST(test::has(test::sentence_of<error>([&] { (void)training_text(data, words, 1, path); }), "line 2"));
+    data = from("stories:100");
+    std::filesystem::remove(path);
+    BOOST_TEST(same(training_text(data, words, 1, path)));
+    BOOST_TEST(!std::filesystem::exists(path));
 }
 
-// A dry run counts text and writes nothing.
-BOOST_AUTO_TEST_CASE(text_is_counted_from_a_cache_that_is_there_and_none_is_made) {
+BOOST_AUTO_TEST_CASE(text_is_counted_without_being_stored) {
     test::temporary_folder const folder;
-    auto data = from(folder.with("a.jsonl", many_lines()));
-    auto const cache = data.sources[0] + ".calm-tokens";
+    auto const data = from(folder.with("a.txt", std::string(5000, 'a')));
     tokenizer const words;
     auto const text = training_text(data, words, 1);
-    auto const kept = folder.content("a.jsonl.calm-tokens");
     packing_rule const rule{.K = 4, .seed = 1};
-    auto const counted = [&](std::size_t documents, std::size_t tokens) {
-        auto const size = size_of_training_text(data, words, 1, rule, 64);
-        BOOST_TEST(size.documents == documents);
-        BOOST_TEST(size.tokens == tokens);
-    };
-    data.writes_cache = false;
-    counted(text.documents(), text.tokens());
-    BOOST_TEST((folder.content("a.jsonl.calm-tokens") == kept));
-    // A cache that claims to be valid but has other ids: its counts are used, so the text was not read.
-    std::string why;
-    auto const facts = token_file::open(cache, words.vocabulary_size(), why)->facts();
-    struct stat const now = detail::facts_of_file(data.sources[0]);
-    token_file_writer writer(
-        cache, [] {}, &now);
-    for (int i = 0; i < 3; ++i) writer.add(std::vector<token_id>(100, 65), entry_use::both);
-    writer.commit(facts);
-    counted(3, 300);
-    static_cast<void>(folder.with("a.jsonl.calm-tokens", "no tokens"));  // not valid: left unchanged
-    counted(text.documents(), text.tokens());
-    BOOST_TEST(folder.content("a.jsonl.calm-tokens") == "no tokens");
-    std::filesystem::remove(cache);
-    counted(text.documents(), text.tokens());
-    BOOST_TEST(!std::filesystem::exists(cache));
+    auto const size = size_of_training_text(data, words, 1, rule, 64);
+    BOOST_TEST(size.documents == text.documents());
+    BOOST_TEST(size.tokens == text.tokens());
     BOOST_TEST(test::has(test::sentence_of<error>([&] { size_of_training_text(data, words, 1, rule, 1 << 24); }),
                          "the text has only"));
 }
@@ -112,10 +107,9 @@ BOOST_AUTO_TEST_CASE(pairs_of_a_large_corpus_are_counted_to_the_last_document) {
 BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));
-    for (std::string const cache : {"", "none"}) {
-        data.cache = cache;
+    for (std::string const path : {std::string(), folder.path("text.tokens")}) {
         try {
-            (void)training_text(data, {}, 1);
+            (void)training_text(data, {}, 1, path);
             BOOST_ERROR("expected an error");
         } catch (error const& wrong) {
             BOOST_TEST((wrong.code() == errc::data));
@@ -176,7 +170,6 @@ BOOST_AUTO_TEST_CASE(held_out_blocks_are_spread_over_all) {
         lines += "\"}\n";
     }
     auto data = from(folder.with("a.jsonl", lines));
-    data.cache = "none";
     data.holdout = "4:1";
     tokenizer const words;
     packing_rule const rule{.K = 4, .seed = 1};

@@ -61,7 +61,6 @@ struct trial {
     corpus markov() const {
         data_options data;
         data.sources = {"markov:400"};
-        data.cache = "none";
         return training_text(data, words, 1);
     }
 
@@ -112,6 +111,48 @@ BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
     BOOST_TEST(
         has(sentence_of<error>([&] { late.begin(t.settings, t.recipe, true, [] {}); }), "was started here meanwhile"));
     BOOST_TEST(std::filesystem::exists(t.folder.path("run/checkpoints/step-00000005")));
+}
+
+// A run keeps the ids of its text where they are resumed from. A run that fails before its first step leaves none.
+BOOST_AUTO_TEST_CASE(a_run_keeps_its_text_in_its_directory) {
+    trial t;
+    t.words = tokenizer();
+    t.options.data.sources = {t.folder.with("a.jsonl", "{\"text\": \"some text\"}\n")};
+    auto const path = t.folder.path("run/text.tokens");
+    {
+        training_run run(t.options);
+        BOOST_TEST(run.text(t.words, 1).documents() == 1U);
+        BOOST_TEST(std::filesystem::exists(path));
+    }
+    BOOST_TEST(!std::filesystem::exists(t.options.out));
+    BOOST_TEST(t.steps_to(5, 1));
+    {
+        training_run run(t.options);
+        static_cast<void>(run.text(t.words, 1));
+    }
+    BOOST_TEST(std::filesystem::exists(path));
+    std::filesystem::remove(path);
+    // Stages that share a text keep it elsewhere.
+    t.options.tokens = t.folder.path("shared.tokens");
+    static_cast<void>(training_run(t.options).text(t.words, 1));
+    BOOST_TEST(std::filesystem::exists(t.options.tokens));
+    BOOST_TEST(!std::filesystem::exists(path));
+    // Generated text is made again.
+    t.options.tokens.clear();
+    t.options.data.sources = {"stories:100"};
+    static_cast<void>(training_run(t.options).text(t.words, 1));
+    BOOST_TEST(!std::filesystem::exists(path));
+}
+
+// The text of a new run is stored before its settings are compared, so another process may begin meanwhile.
+BOOST_AUTO_TEST_CASE(a_text_is_not_stored_in_a_run_that_began_meanwhile) {
+    trial t;
+    t.options.data.sources = {t.folder.with("a.jsonl", "{\"text\": \"some text\"}\n")};
+    training_run late(t.options);
+    BOOST_TEST(t.steps_to(5, 1));
+    BOOST_TEST(
+        has(sentence_of<error>([&] { static_cast<void>(late.text(tokenizer(), 1)); }), "was started here meanwhile"));
+    BOOST_TEST(!std::filesystem::exists(t.folder.path("run/text.tokens")));
 }
 
 BOOST_AUTO_TEST_CASE(a_model_without_a_checkpoint_is_not_overwritten) {
