@@ -199,7 +199,8 @@ corpus training_text(data_options const& data, tokenizer const& words, std::uint
         token_file::reason why;
         if (auto stored = stored_corpus(path, digest, words, why)) return *std::move(stored);
         if (!is_first_rank()) return build_corpus(data.sources, words, documents);  // no folder in common
-        if (calm::is_there(path)) log_line(sentence(path, ": tokenises the text again: ", why));
+        log_line("tokenises the text into " + path +
+                 (calm::is_there(path) ? ": the file there is not used: " + why : ""));
         return store_corpus(path, digest, data.sources, words, documents);
     };
     return in_turn([&] { return made_by(made); });

@@ -64,19 +64,22 @@ void add_documents(std::span<std::string const> specs, tokenizer const& encoder,
 // The size and a checksum of a file's bytes.
 inline std::string content_of(std::string const& path) {
     auto const file = open_for_reading(path);
-    std::vector<std::byte> bytes(portion_sum::portion);
+    std::vector<std::byte> portion(portion_sum::portion);
     portion_sum sum;
     std::uint64_t size = 0;
-    for (std::size_t held = 0;;) {
-        auto const count = uninterrupted([&] { return ::read(file.get(), bytes.data() + held, bytes.size() - held); });
-        if (count < 0) fail_with_errno(errc::storage, path, "cannot be read");
-        held += static_cast<std::size_t>(count);
-        if (count > 0 && held < bytes.size()) continue;
-        sum.add(std::span(bytes).first(held));
+    for (bool ended = false; !ended;) {
+        std::size_t held = 0;
+        while (!ended && held < portion.size()) {
+            auto const count =
+                uninterrupted([&] { return ::read(file.get(), portion.data() + held, portion.size() - held); });
+            if (count < 0) fail_with_errno(errc::storage, path, "cannot be read");
+            ended = count == 0;
+            held += static_cast<std::size_t>(count);
+        }
+        sum.add(std::span(portion).first(held));
         size += held;
-        if (count == 0) return std::to_string(size) + ' ' + std::to_string(sum.value());
-        held = 0;
     }
+    return std::to_string(size) + ' ' + std::to_string(sum.value());
 }
 
 }  // namespace detail
