@@ -87,6 +87,13 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
               "--rate 2e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
               "mkdir three; mv three.model three/tokenizer.model; mv autoencoder model three");
     shop.same_weights("run", "three");
+    // Both stages use the text that the first tokenised.
+    auto const tokenised = made.err.find("tokenises the text into run/text.tokens\n");
+    BOOST_TEST(tokenised != std::string::npos, made.err);
+    BOOST_TEST(made.err.find("tokenises", tokenised + 1) == std::string::npos, made.err);
+    BOOST_TEST((shop.folder.content("run/text.tokens") == shop.folder.content("three/model/text.tokens")));
+    for (auto const* const stage : {"autoencoder", "model"})
+        BOOST_TEST(!shop.there(std::string("run/") + stage + "/text.tokens"));
     shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --samples 2");
     BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);
 
