@@ -55,7 +55,7 @@ struct train_options : execution_options {
     std::string autoencoder;  // a model directory
     std::string init;         // a model directory with the initial weights, or empty
     std::string out;
-    std::string tokens = "";  // the token file that several runs share; empty: in out
+    std::string tokens;  // the token file that several runs share; empty: in out
     data_options data;
     std::optional<index_t> steps;
     std::optional<double> minutes;

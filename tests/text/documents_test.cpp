@@ -19,9 +19,11 @@ using strings = std::vector<std::string>;
 
 strings visited(strings const& specs, document_selection const& selection = {}) {
     strings all;
-    calm::visit_documents(specs, selection, [&](std::string_view document) {
-        all.emplace_back(document);
-        return document.size();
+    bool inside = false;
+    calm::visit_documents(specs, selection, [&](std::string_view part, bool ends) {
+        if (!std::exchange(inside, !ends)) all.emplace_back();
+        all.back() += part;
+        return ends ? all.back().size() : 0;
     });
     return all;
 }

@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(what_is_left_out_is_counted_by_cause) {
     BOOST_TEST(skipped.causes[1].count == 5U);
     BOOST_TEST(has(skipped.causes[1].first, "a.jsonl, line 2: the field \"text\" must be"));
     BOOST_TEST(skipped.causes[2].sentence.starts_with("the object has no field"));
-    for (int i = 0; i < 100; ++i) skipped.add(1, "cause " + std::to_string(i), "first");
+    for (int i = 0; i < 100; ++i) skipped.add(calm::error(calm::errc::data, "cause " + std::to_string(i)));
     BOOST_TEST(skipped.causes.size() == calm::skipped_documents::most_causes);
     BOOST_TEST(skipped.causes.back().sentence == "another cause");
     std::uint64_t all = 0;

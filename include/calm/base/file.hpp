@@ -83,10 +83,10 @@ inline struct stat facts_of(descriptor const& file, std::string const& path, err
 }
 
 // Opens a regular file, never a pipe or device. Without O_NONBLOCK, opening a pipe that has no writer would block
-// forever. A created file gets the permissions `mode`, limited by the umask.
-inline descriptor open_regular(std::string const& path, int flags, errc code, char const* doing, mode_t mode = 0666) {
+// forever. A created file gets the permissions 0666, limited by the umask.
+inline descriptor open_regular(std::string const& path, int flags, errc code, char const* doing) {
     descriptor file(
-        uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode); }));
+        uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666); }));
     if (file.get() < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
         throw error(code, path, "", "is a link, which is not followed: remove it, or put the file itself there");
     if (file.get() < 0) fail_with_errno(code, path, doing);
@@ -175,12 +175,11 @@ public:
     }
     // Maps a regular file that is open for reading; the caller may close it afterwards. Errors name it `path`.
     static mapped_file of(detail::descriptor const& file, std::string const& path, errc code = errc::storage) {
-        auto const facts = detail::facts_of(file, path, code);
-        auto const size = static_cast<std::size_t>(facts.st_size);
-        if (size == 0) return {path, facts, nullptr, 0};
+        auto const size = static_cast<std::size_t>(detail::facts_of(file, path, code).st_size);
+        if (size == 0) return {path, nullptr, 0};
         void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
         if (at == MAP_FAILED) detail::fail_with_errno(errc::memory, path, "cannot be mapped");
-        return {path, facts, static_cast<std::byte const*>(at), size};
+        return {path, static_cast<std::byte const*>(at), size};
     }
 
     // Takes over the bytes; the source is left empty.
@@ -195,25 +194,21 @@ public:
     }
 
     [[nodiscard]] std::string const& path() const noexcept { return path_; }  // as it was opened
-    // File status when it was opened: owner, permissions, times.
-    [[nodiscard]] struct stat const& facts() const noexcept { return facts_; }
     // The whole file, from its first byte.
     [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return {data_, size_}; }
     // The whole file as text, without checking its encoding.
     [[nodiscard]] std::string_view text() const noexcept { return {reinterpret_cast<char const*>(data_), size_}; }
 
 private:
-    mapped_file(std::string path, struct stat const& facts, std::byte const* data, std::size_t size) :
-        path_(std::move(path)), facts_(facts), data_(data), size_(size) {}
+    mapped_file(std::string path, std::byte const* data, std::size_t size) :
+        path_(std::move(path)), data_(data), size_(size) {}
     void swap(mapped_file& other) noexcept {
         std::swap(path_, other.path_);
-        std::swap(facts_, other.facts_);
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
     }
 
     std::string path_;
-    struct stat facts_ {};
     std::byte const* data_ = nullptr;
     std::size_t size_ = 0;
 };

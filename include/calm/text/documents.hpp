@@ -38,19 +38,9 @@ struct document_selection {
     [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
 };
 
-// Receives a document and returns its number of tokens. A generated source of N tokens ends once N are reached.
-using document_visitor = std::function<std::size_t(std::string_view document)>;
-// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each.
+// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each. Returns a
+// number of tokens: a generated source of N tokens ends once their sum is N.
 using document_parts = std::function<std::size_t(std::string_view part, bool ends)>;
-
-// Adapts a visitor of whole documents, which must outlive the result, to parts.
-[[nodiscard]] inline document_parts joined_for(document_visitor const& visitor) {
-    return [&visitor, held = std::string()](std::string_view part, bool ends) mutable {
-        if (ends && held.empty()) return visitor(part);
-        held += part;
-        return ends ? visitor(std::exchange(held, {})) : std::size_t{0};
-    };
-}
 
 // Splits documents of more than 10,000 words for training: at every 10,000th U+0020, which is dropped. Text with few
 // spaces is split before the character that would make a piece longer than 1 MiB.
@@ -119,10 +109,6 @@ public:
     // Visits the selected documents in order; for training, documents of files come in pieces. Documents of files are
     // numbered from `number` on, which advances past them. Generated documents have a separate count, because their
     // number depends on the visitor. Throws as read_documents.
-    void visit(document_selection const& selection, std::uint64_t& number, document_visitor const& visitor) const {
-        visit(selection, number, joined_for(visitor));
-    }
-    // Overload for a visitor of parts.
     void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
@@ -141,12 +127,8 @@ public:
         }
     }
 
+private:
     // Visits the selected documents of one file.
-    static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
-                           document_visitor const& visitor) {
-        visit_file(path, selection, number, joined_for(visitor));
-    }
-    // Overload for a visitor of parts.
     static void visit_file(std::string const& path, document_selection const& selection, std::uint64_t& number,
                            document_parts const& visitor) {
         bool inside = false;
@@ -162,7 +144,6 @@ public:
         });
     }
 
-private:
     document_source(kind type, file_list files, std::uint64_t tokens) :
         kind_(type), files_(std::move(files)), tokens_(tokens) {}
 
@@ -225,12 +206,6 @@ inline void visit_documents(std::span<std::string const> specs, document_selecti
     };
     for (auto const& source : document_sources(specs)) source.visit(selection, number, noting);
     require_documents(any, number, selection);
-}
-
-// Overload for a visitor of whole documents, each of which is held in memory during its visit.
-inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
-                            document_visitor const& visitor) {
-    visit_documents(specs, selection, joined_for(visitor));
 }
 
 }  // namespace calm

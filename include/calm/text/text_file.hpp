@@ -64,18 +64,17 @@ struct skipped_documents {
     std::vector<cause> causes;  // in order of first occurrence
 
     // Counts one document and why it was skipped.
-    void add(error const& why) { add(1, std::string(why.reason()), why.what()); }
-    // Counts `more` documents with one cause.
-    void add(std::uint64_t more, std::string sentence, std::string const& first) {
-        count += more;
+    void add(error const& why) {
+        ++count;
+        std::string sentence(why.reason());
         auto const same = [&](cause const& one) { return one.sentence == sentence; };
         auto found = std::find_if(causes.begin(), causes.end(), same);
         if (found == causes.end() && causes.size() + 1 >= most_causes) {
             sentence = "another cause";
             found = std::find_if(causes.begin(), causes.end(), same);
         }
-        if (found == causes.end()) found = causes.insert(found, {std::move(sentence), 0, first});
-        found->count += more;
+        if (found == causes.end()) found = causes.insert(found, {std::move(sentence), 0, why.what()});
+        ++found->count;
     }
 };
 
