@@ -69,19 +69,4 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
     });
 }
 
-// The optimizer calls these on any device: the sums of squares of each range, then their total and, for an update,
-// conclude().
-template <class Backend, class T>
-void measure_ranges(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    run_range_squares(ctx, all, use);
-}
-template <class Backend, class T>
-void measure_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    run_norm(ctx, all, use);
-}
-// One update of every parameter, skipped after a non-finite update.
-template <class Backend, class T> void update_parameters(context<Backend> const& ctx, adamw_memory<T> const& all) {
-    run_adamw(ctx, all);
-}
-
 }  // namespace calm::detail

@@ -294,24 +294,24 @@ private:
         measure(ctx, {.updates = true});
         require_finite(ctx);
         require_usable(ctx, rate);
-        detail::update_parameters(ctx, memory_);
+        detail::run_adamw(ctx, memory_);
         update_hidden(ctx);
         return memory_.record->steps[++updates_ % outcomes_kept];
     }
-    // The updates by Muon, after update_parameters.
+    // The updates by Muon, after run_adamw.
     void update_hidden(context<Backend>& ctx) {
         if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Sum of squares of all gradients, on all ranks, then conclude() if `use` says so.
     void measure(context<Backend> const& ctx, detail::norm_use use = {}) {
-        detail::measure_ranges(ctx, memory_, use);
+        detail::run_range_squares(ctx, memory_, use);
         if (work_ != nullptr && !ctx.is_dry_run()) {
             std::vector<double> room;
             auto const own = to_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
             copy_to_device(ctx, all_.sums + 1, work_->squares_of_all(own));
         }
-        detail::measure_norm(ctx, all_, use);
+        detail::run_norm(ctx, all_, use);
     }
     // Index of the first parameter whose gradient was not finite in the last sums, or the number of parameters.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
@@ -331,7 +331,7 @@ private:
         }
         auto const work = [&] {
             measure(ctx, {.updates = true, .loss = loss_there});
-            detail::update_parameters(ctx, memory_);
+            detail::run_adamw(ctx, memory_);
             update_hidden(ctx);
         };
         work_ != nullptr ? work() : void(updating_(ctx, {loss_there}, work));
