@@ -135,9 +135,10 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
     auto const eps = draws<double>(M * R * L, 2);
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
     auto const loss = [&] {
+        arena_scope const saved(p.ctx.saved);
         return total_of(p.ctx, [&](auto const& mean) {
             p.model.loss_and_gradient_of(
-                p.ctx, mean, seen(tokens), P,
+                p.ctx, mean, p.model.prepare(p.ctx, tokens, P),
                 [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
                     view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(),
                                                                              extents<dyn, dyn, dyn>(M, R, L));

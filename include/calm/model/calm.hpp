@@ -145,7 +145,10 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
                              rng_counter first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
-        return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
+        auto const t = shift_tokens(ctx, tokens, patches, K);
+        batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
+        if constexpr (backbone_type::reads_latents) b.inputs = unique(ctx, t.inputs, vocabulary());
+        return loss_and_gradient(ctx, b, o, first, weight);
     }
 
     // Forward and backward with a custom head loss (for example with given noise): head_losses(total, hidden,
@@ -162,13 +165,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         head_losses(total, matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
         transformer.backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
-    }
-    // For tokens (B, P, K) already on the device.
-    template <class HeadLoss>
-    void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, token_ids const& tokens,
-                              index_t patches, HeadLoss const& head_losses) {
-        arena_scope const saved_scope(ctx.saved);
-        loss_and_gradient_of(ctx, loss, batch_of(ctx, tokens, patches), head_losses);
     }
 
     // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
@@ -251,13 +247,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
-    // The batch for tokens (B, P, K) on the executor.
-    batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
-        auto const t = shift_tokens(ctx, tokens, patches, K);
-        batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
-        if constexpr (backbone_type::reads_latents) b.inputs = unique(ctx, t.inputs, vocabulary());
-        return b;
-    }
     static head_type generator_of(index_t vocabulary) {
         if constexpr (drafting_head<head>)
             return head_type(vocabulary);
