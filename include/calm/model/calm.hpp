@@ -3,7 +3,6 @@
 // sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
 
 #include <span>
-#include <vector>
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
@@ -83,20 +82,11 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return backbone_type::make_cache(sequences, capacity);
     }
-    // Decoding: hidden states (S T, D) of new patches, tokens (S, T, K) flat, which follow the cached patches of S
-    // distinct sequences. Result in ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
-                       std::span<index_t const> sequences) const {
-        return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
-    }
-    // For host tokens, which are checked on the host: does not wait for the device.
+    // Decoding: hidden states (S T, D) of new patches, host tokens (S, T, K) flat, which follow the cached patches of S
+    // distinct sequences. Result in ctx.saved. Checks the tokens on the host and does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
-    }
-    // For every sequence of the cache: tokens (B, T, K).
-    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
-        return extend(ctx, tokens, c, c.all());
     }
 
     // A micro-batch prepared for the loss.
@@ -175,12 +165,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         auto const posterior = ae_model.posterior(ctx, labels);
         return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
     }
-    // For labels not yet made unique.
-    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
-                    objective const& o, rng_counter first) {
-        arena_scope const saved_scope(ctx.saved);
-        return loss_sum(ctx, hidden, unique(ctx, labels, vocabulary()), o, first);
-    }
 
     // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
     // multiplied by noise_scale. Does not wait for the device.
@@ -217,14 +201,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
                            places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, screen);
         }
-    }
-    // With all noise from one key: sample n of row r has index (first + r) N + n in `draws`.
-    void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
-                        index_t first) const {
-        std::vector<row_rng> places;
-        for (index_t r = 0; r < hidden.extent(0); ++r) places.push_back({draws, (first + r) * samples});
-        sample_patches(ctx, tokens, hidden, samples, places);
     }
 
     // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
