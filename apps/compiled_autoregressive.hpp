@@ -59,12 +59,11 @@ public:
         auto description = describe_autoregressive<C>(words.vocabulary_size(), ours);
         description.max_position_embeddings = positions_of(block, start);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,
                                                  std::span<token_id const>(spread_blocks(unseen, block, tokens)),
                                                  words.specials(), &counts, {.block_tokens = block, .seed = o.seed},
-                                                 std::span(bytes), pieces.get()),
+                                                 std::span(bytes), ranks()),
                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, 1,
@@ -97,9 +96,8 @@ public:
         auto own = loaded(ctx, stored, words);
         auto const counts = counts_beside(stored);
         auto const bytes = bytes_of_tokens(words);
-        auto const pieces = distributed_evaluation_of(ranks());
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, std::span(bytes), pieces.get());
+                                                settings, std::span(bytes), ranks());
         log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }

@@ -61,10 +61,9 @@ public:
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
-        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
-                                        o.seed, pieces.get());
+                                        o.seed, ranks());
         };
         auto calls = run.callbacks(
             recipe, blocks,
@@ -129,10 +128,9 @@ public:
                                             autoencoder_objective_of(stored.description), ours);
         description.max_position_embeddings = positions_of(block / K, start);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
-        auto const pieces = distributed_evaluation_of(ranks());
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
-                                                 &counts, settings, recipe.objective, pieces.get()),
+                                                 &counts, settings, recipe.objective, ranks()),
                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, K,
@@ -161,11 +159,10 @@ public:
         auto const blocks =
             evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
-        auto const pieces = distributed_evaluation_of(ranks());
         if (d.kind == model_kind::autoencoder) {
             owned_model<autoencoder_type> own(words.vocabulary_size(), model_mode::inference);
             load_autoencoder(ctx, stored, own.model);
-            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings, pieces.get());
+            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings, ranks());
             log_products(ctx);
             return complete(found, mode, o.data, data_seed);
         }
@@ -174,7 +171,7 @@ public:
         draw_as(own.model.generator, o.head);
         auto const counts = counts_beside(stored);
         auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, static_cast<objective>(head_objective_of(d)), pieces.get());
+                                                settings, static_cast<objective>(head_objective_of(d)), ranks());
         log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
@@ -245,8 +242,7 @@ private:
     // Reports how well the frozen autoencoder of a CALM reconstructs held-out text.
     static void log_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
                            std::vector<token_id> const& tokens, tokenizer const& words) {
-        log_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed,
-                                                     distributed_evaluation_of(ranks()).get()));
+        log_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed, ranks()));
     }
     // Initialises the weights: loaded from `start` or drawn at random. A given autoencoder replaces the one in `start`.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

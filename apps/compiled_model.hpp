@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "calm/evaluate/evaluate.hpp"
-#include "calm/evaluate/process_group_evaluation.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"

@@ -15,8 +15,10 @@ struct guess {
     struct objective {
         calm::index_t samples = 1;  // guesses per position, all equal
         template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-            visitor(calm::number_field{"num_samples", "guesses a position", 1, 1, false, false, true, "samples"},
-                    self.samples);
+            visitor(
+                calm::number_field{
+                    .key = "num_samples", .what = "guesses a position", .least = 1, .most = 1, .option = "samples"},
+                self.samples);
         }
     };
     template <calm::model_configuration auto C, class Space> using layer = guessing_head<C, Space>;

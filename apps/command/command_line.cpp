@@ -126,11 +126,9 @@ void add_execution(command& c, execution_options& o) {
     c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of all random numbers (1)", 0, any_seed);
     c.number<int, int>("--threads", o.threads, "N", "number of threads; 0: as many as the machine has (0)", 0, 1024);
     c.compare("--threads", [](std::string const&) { return std::string(); });
-    c.parsed("--device", "NAME",
-             "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU if there is one, else cpu; emulated, the GPU kernels run "
-             "on the cpu, for tests (cpu)",
+    c.parsed("--device", "NAME", "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU if there is one, else cpu (cpu)",
              [&o](std::string const& text) { o.device = device_choice::parse(text); });
-    c.suggest("--device", device_names);
+    c.suggest("--device", {"cpu", "cuda", "auto"});  // emulated is for tests
     c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // any GPU
     c.otherwise("--device", [] { return device_choice().text(); });
 }

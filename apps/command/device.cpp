@@ -16,7 +16,7 @@ device_choice device_choice::parse(std::string_view text) {
     device_choice found{std::string(text.substr(0, colon))};
     int number = 0;
     if (std::find(device_names.begin(), device_names.end(), found.name) == device_names.end())
-        throw error(errc::usage, "--device: expected cpu, emulated, cuda, cuda:N or auto, found " + in_quotes(text) +
+        throw error(errc::usage, "--device: expected cpu, cuda, cuda:N or auto, found " + in_quotes(text) +
                                      did_you_mean(found.name, device_names));
     if (colon == text.size()) return found;
     auto const* const last = text.data() + text.size();

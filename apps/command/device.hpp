@@ -10,7 +10,8 @@
 
 namespace calm::apps {
 
-// cpu; emulated runs GPU kernels on the host; cuda is an NVIDIA GPU; auto takes a GPU if there is one, else the cpu.
+// cpu; emulated, for tests only, runs GPU kernels on the host; cuda is an NVIDIA GPU; auto takes a GPU if there is one,
+// else the cpu.
 inline std::vector<std::string> const device_names{"cpu", "emulated", "cuda", "auto"};
 
 struct device_choice {

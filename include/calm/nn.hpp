@@ -2,7 +2,6 @@
 // Layers: forward, backward, visit.
 
 #include "calm/nn/attention.hpp"
-#include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/mlp.hpp"

@@ -108,6 +108,14 @@ BOOST_AUTO_TEST_CASE(a_device_has_a_name_and_a_gpu_a_number) {
                    has(e.what(), std::string("found '") + wrong + "'");
         });
 
+    // emulated is for tests: help and completion omit it.
+    for (auto const& whole : every_command())
+        for (auto const& option : whole.options)
+            if (option.name == "--device") {
+                BOOST_TEST(!has(option.help, "emulated"), whole.word);
+                BOOST_TEST((option.choices == std::vector<std::string>{"cpu", "cuda", "auto"}), whole.word);
+            }
+
     temporary_folder const folder;
     auto const command = read(read_train, {"text", "--data", "stories:100", "--out", folder.path("out"), "--minutes",
                                            "1", "--device", "cuda:2"});

@@ -1,7 +1,6 @@
 // Products, norms and layers on the device, compared with plain loops in double and with the block kernels on the host
 // (nvcc does not compile the cpu's).
 #include "calm/model/llama.hpp"
-#include "calm/nn/dropout.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
@@ -141,9 +140,9 @@ template <class B> using wide_rms = calm::rms_norm_layer<1024, calm::space<B>>; 
 template <class B> using wide_layered = calm::layer_norm_layer<2052, calm::space<B>>;  // one block per row
 template <class B> using mlp = calm::swiglu<40, 96, calm::space<B>>;
 template <class B>
-using stack = calm::sequential<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>,
-                               calm::silu_layer<40, calm::space<B>>, calm::dropout<40, calm::space<B>>,
-                               calm::residual<calm::sequential<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
+using stack =
+    calm::sequential<calm::linear<24, 40, calm::with_bias::yes, calm::space<B>>, calm::silu_layer<40, calm::space<B>>,
+                     calm::residual<calm::sequential<calm::layer_norm_layer<40, calm::space<B>>, mlp<B>>>>;
 
 // Three positions of several texts, one after another, through a transformer layer. The device uses few kernels with
 // fused norms and gate, the host one for each operation. Each text has the same bits alone and among others.

@@ -7,8 +7,6 @@
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/owned_model.hpp"
-#include "calm/nn/dropout.hpp"
-#include "calm/nn/sequential.hpp"
 #include "calm/tensor/ops/fill.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
@@ -123,28 +121,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
         own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.number_in_step(2 * (P - 1)));
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
-}
-
-BOOST_AUTO_TEST_CASE(dropout_drops_as_in_the_step_that_runs) {
-    using on_device = space<emulated>;
-    sequential<dropout<4, on_device>, linear<4, 4, with_bias::yes, on_device>> model;
-    arena<emulated> values("values"), gradients("gradients");
-    model.layer<0>() = {.rate = 0.5, .number = 0};
-    allocate(model, values, &gradients);
-    context<emulated> ctx(3, 1);
-    initialise(ctx, model);
-    auto const backward = [&] {
-        arena_scope const saved(ctx.saved);
-        arena_scope const scope(ctx.workspace);
-        auto const x = ctx.workspace.take<float>(extents<dyn, 4>(8));
-        fill(ctx, x, 1.0F);
-        matrix_view<float const, 4, emulated> const read = x;
-        auto const s = model.forward(ctx, read);
-        auto const dy = ctx.workspace.take<float>(extents<dyn, 4>(8));
-        fill(ctx, dy, 1.0F);
-        model.backward(ctx, s, read, dy);
-    };
-    check_replayed(ctx, backward, [&] { return gradients_of(ctx, model); });
 }
 
 // Operations that a GPU refuses during graph capture.

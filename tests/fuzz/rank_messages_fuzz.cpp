@@ -13,23 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 namespace {
 
-// All ranks have sent these bytes.
-class told final : public calm::distributed_evaluation {
-public:
-    explicit told(std::span<std::byte const> bytes) : bytes_(bytes) {}
-    [[nodiscard]] bool is_own(calm::index_t) const override { return true; }
-    void heartbeat() override {}
-    std::vector<std::byte> gather(std::span<std::byte const>, std::uint64_t most) override {
-        if (bytes_.size() > most) bytes_ = bytes_.first(static_cast<std::size_t>(most));
-        return {bytes_.begin(), bytes_.end()};
-    }
-    void add_up(std::span<calm::index_t>) override {}
-    void require_same_settings(std::span<calm::setting const>) override {}
-
-private:
-    std::span<std::byte const> bytes_;
-};
-
 template <class F> void refused_or(F const& f) {
     try {
         f();
@@ -50,15 +33,11 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     });
     refused_or([&] {
         constexpr calm::index_t pieces = 20;
-        told ranks(bytes);
-        calm::index_t taken = 0;
-        calm::detail::piece_results<calm::index_t> results(
-            &ranks,
-            [&](calm::index_t const& one) {
-                if (one < 0 || ++taken > pieces) std::abort();
-            },
-            [](calm::index_t const& one) { return one >= 0; });
-        results.end(pieces);
+        auto const results =
+            calm::detail::results_in<calm::index_t>(bytes, pieces, [](calm::index_t const& one) { return one >= 0; });
+        if (std::ssize(results) > pieces) std::abort();
+        for (auto const& one : results)
+            if (one.result < 0) std::abort();
     });
     refused_or([&] {
         if (size < 32) return;

@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_autoregressive_model_agrees_with_the_reference
         numbers<token_id, backend> column(static_cast<std::size_t>(m.sequences));
         for (std::size_t b = 0; b < column.size(); ++b)
             column[b] = m.tokens[b * static_cast<std::size_t>(m.length) + static_cast<std::size_t>(p)];
-        auto const h = copied(m.model.extend(m.ctx, in_vector<backend>(column), cache));
+        auto const h = copied(m.model.extend(m.ctx, in_vector<backend>(column), cache, cache.all()));
         for (index_t b = 0; b < m.sequences; ++b)
             std::copy_n(h.begin() + b * D, D, stepwise.begin() + (b * m.length + p) * D);
     }

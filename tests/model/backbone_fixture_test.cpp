@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, v
             column.insert(column.end(), tokens.begin() + (b * patches + p) * K,
                           tokens.begin() + (b * patches + p + 1) * K);
         auto const there = placed<backend>(column);
-        auto const h = copied(model.extend(ctx, row_ids<backend>(in_vector<backend>(there)), cache));
+        auto const h = copied(model.extend(ctx, row_ids<backend>(in_vector<backend>(there)), cache, cache.all()));
         for (index_t b = 0; b < sequences; ++b)
             std::copy_n(h.begin() + b * C.hidden_size, C.hidden_size,
                         stepwise.begin() + (b * patches + p) * C.hidden_size);

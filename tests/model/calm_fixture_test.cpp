@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant
     load_parameters(parameters_of(model), f);
     load_parameters(frozen_parameters_of(model), f);
 
-    auto const tokens = placed<backend>(f.integers<token_id>("in/tokens"));
+    auto const tokens = f.integers<token_id>("in/tokens");
     index_t const patches = f.shape("in/tokens")[1] / K;
     index_t const positions = f.shape("in/tokens")[0] * (patches - 1);
     auto const samples = f.size("num_samples");
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
     auto const loss = total_of(ctx, [&](auto const& mean) {
-        model.loss_and_gradient_of(ctx, mean, in_vector<backend>(tokens), patches,
+        model.loss_and_gradient_of(ctx, mean, model.prepare(ctx, tokens, patches),
                                    [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dh) {
                                        view<float const, extents<dyn, dyn, dyn>, backend> const targets(
                                            eps.data(), extents<dyn, dyn, dyn>(objective.targets, positions, head::L));
@@ -78,7 +78,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(model), f);
 
-    auto const t = shift_tokens(ctx, in_vector<backend>(tokens), patches, C.autoencoder.patch_size);
+    auto const there = placed<backend>(tokens);
+    auto const t = shift_tokens(ctx, in_vector<backend>(there), patches, C.autoencoder.patch_size);
     auto const hidden = model.transformer.forward(ctx, t.inputs, patches - 1).y;
     auto const s = model.generator.forward(ctx, hidden, in_rows<backend, head::S>(noise));
     BOOST_TEST(close(copied(s.y), swap_leading(f.floats("out/samples"), samples, positions), kind::output));

@@ -137,7 +137,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_that_is_written_multiplies_what_is_counted
     tensor<token_id, extents<dyn>, blocks> written(extents<dyn>(c.autoencoder.patch_size));
     double const got = one.count([&](auto& model, auto& ctx) {
         auto const hidden = model.extend(ctx, std::span<token_id const>(patch), cache, {&sequence, 1});
-        model.sample_patches(ctx, written.view(), hidden, 1, ctx.random(stream::head_noise), 0);
+        row_rng const place{ctx.random(stream::head_noise), 0};
+        model.sample_patches(ctx, written.view(), hidden, 1, std::span(&place, 1));
     });
     double const want = flops::generate(c, V, 0, 1) - (flops::backbone(c, 1) - flops::backbone(c, 0));
     if constexpr (drafting<With>)

@@ -94,6 +94,22 @@ template <class T> struct mixing {
 
 }  // namespace
 
+// The order of checkpoints, and of what follows from it: sums over parameters and the shards of an optimizer.
+BOOST_AUTO_TEST_CASE(blocks_name_their_norms_last) {
+    auto const names_of = [](auto block) {
+        std::vector<std::string> names;
+        for (auto const& p : parameters_of(block)) names.push_back(p.name);
+        return names;
+    };
+    std::vector<std::string> const fed{"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight",
+                                       "layernorm.weight"},
+        attended{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                 "self_attn.o_proj.weight", "mlp.gate_proj.weight",    "mlp.up_proj.weight",
+                 "mlp.down_proj.weight",    "input_layernorm.weight",  "post_attention_layernorm.weight"};
+    BOOST_TEST(names_of(feeding<float>{}) == fed, boost::test_tools::per_element());
+    BOOST_TEST(names_of(transforming<float>{}) == attended, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(blocks_of_layers_by_the_complex_step) {
     check_layer<feeding>(7);
     check_layer<transforming>(2 * transforming<double>::P);
@@ -135,9 +151,10 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
     auto const eps = draws<double>(M * R * L, 2);
     energy_objective const o{.samples = N, .targets = M, .beta = 1};
     auto const loss = [&] {
+        arena_scope const saved(p.ctx.saved);
         return total_of(p.ctx, [&](auto const& mean) {
             p.model.loss_and_gradient_of(
-                p.ctx, mean, seen(tokens), P,
+                p.ctx, mean, p.model.prepare(p.ctx, tokens, P),
                 [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
                     view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(),
                                                                              extents<dyn, dyn, dyn>(M, R, L));

@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(a_language_model_trains_and_samples_with_a_flow_head) {
     for (auto const& p : parameters_of(own.model)) BOOST_TEST(*p.received_gradients > 0, p.name);
     std::vector<token_id> drawn(6);
     auto const hidden = draws<float>(12, 1);
-    own.model.sample_patches(ctx, {drawn.data(), extents<dyn>(6)}, in_rows<cpu, 12>(hidden), 3,
-                             {17, stream::generation, 0}, 0);
+    row_rng const place{{17, stream::generation, 0}, 0};
+    own.model.sample_patches(ctx, {drawn.data(), extents<dyn>(6)}, in_rows<cpu, 12>(hidden), 3, std::span(&place, 1));
     for (auto const id : drawn) BOOST_TEST((id >= 0 && id < 13));
 }

@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_by_patch_is_all_at_once, Input, inputs) {
     auto cache = model.transformer.make_cache(1, P);
     for (index_t i = 0; i < P; ++i) {
         vector_view<token_id const> const patch(tokens.data() + i * K, extents<dyn>(K));
-        auto const one = model.transformer.extend(p.ctx, model.backbone_input(p.ctx, patch), cache);
+        auto const one = model.transformer.extend(p.ctx, model.backbone_input(p.ctx, patch), cache, cache.all());
         for (index_t d = 0; d < D; ++d) BOOST_TEST(near(one[d], all[i * D + d], 1e-12));
     }
     // The last patch is visible to the last position only.

@@ -96,15 +96,14 @@ BOOST_AUTO_TEST_CASE(a_chain_gives_the_gradients_of_its_parameters_alone) {
     BOOST_TEST(alone.ctx.workspace.used() == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(children_are_visited_by_name_and_in_turns) {
-    using half = residual<sequential<named<"norm", layer_norm_layer<4>, 1>, named<"map", linear<4, 4>>>>;
-    sequential<named<"", half>, linear<4, 2, with_bias::no>, named<"last", linear<2, 3, with_bias::no>, 2>> net;
+BOOST_AUTO_TEST_CASE(children_are_visited_by_name) {
+    using half = residual<sequential<named<"norm", layer_norm_layer<4>>, named<"map", linear<4, 4>>>>;
+    sequential<named<"", half>, linear<4, 2, with_bias::no>, named<"last", linear<2, 3, with_bias::no>>> net;
     std::vector<std::string> names;
     auto const collect = [&](std::string const& name, auto&) { names.push_back(name); };
     auto visitor = collect;
     net.visit(visitor);
-    std::vector<std::string> const want{"map.weight",  "map.bias",  "1.weight",
-                                        "norm.weight", "norm.bias", "last.weight"};
+    std::vector<std::string> const want{"norm.weight", "norm.bias", "map.weight",
+                                        "map.bias",    "1.weight",  "last.weight"};
     BOOST_TEST(names == want, boost::test_tools::per_element());
-    static_assert(decltype(net)::turns == 3 && half::turns == 2 && sequential<linear<4, 2>>::turns == 1);
 }

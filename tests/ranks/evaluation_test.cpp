@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "calm/evaluate/evaluate.hpp"
-#include "calm/evaluate/process_group_evaluation.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/ranks/thread_ranks.hpp"
 #include "calm/text/bigram.hpp"
@@ -57,44 +56,13 @@ std::string numbers_of(autoencoder_evaluation const& a) {
     return to_json(e) + std::to_string(a.patches) + " " + calm::shortest(a.cross_entropy);
 }
 
-// Counts how often a rank asks for a piece, and how many pieces it owns.
-class counting_pieces final : public distributed_evaluation {
-public:
-    explicit counting_pieces(process_group& ranks) : all_(ranks) {}
-    mutable index_t asked = 0, own = 0;
-
-    bool is_own(index_t number) const override {
-        ++asked;
-        bool const mine = all_.is_own(number);
-        own += mine ? 1 : 0;
-        return mine;
-    }
-    void heartbeat() override { all_.heartbeat(); }
-    std::vector<std::byte> gather(std::span<std::byte const> what, std::uint64_t most) override {
-        return all_.gather(what, most);
-    }
-    void add_up(std::span<index_t> counts) override { all_.add_up(counts); }
-    void require_same_settings(std::span<setting const> all) override { all_.require_same_settings(all); }
-
-private:
-    process_group_evaluation all_;
-};
-
-// evaluate(pieces) must give equal results on one rank and on several, and every piece must have one owner.
+// evaluate(ranks) must give equal results on one rank and on several.
 template <class Evaluate> void check_same(Evaluate const& evaluate) {
     auto const alone = numbers_of(evaluate(nullptr));
-    for (int const R : {2, 3, 4}) {
+    for (int const R : {1, 2, 3, 4}) {
         std::atomic<int> same = 0;
-        std::atomic<index_t> asked = 0, done = 0;
-        on_ranks(R, [&](process_group& ranks) {
-            counting_pieces pieces(ranks);
-            same += numbers_of(evaluate(&pieces)) == alone ? 1 : 0;
-            asked += pieces.asked;
-            done += pieces.own;
-            if (pieces.own == 0) same = -R;  // every rank must have work
-        });
+        on_ranks(R, [&](process_group& ranks) { same += numbers_of(evaluate(&ranks)) == alone ? 1 : 0; });
         BOOST_TEST(same == R, R << " ranks");
-        BOOST_TEST(done * R == asked);
     }
 }
 
@@ -109,7 +77,7 @@ template <class Model> owned_model<Model> made() {
 template <class Model> void check_calm(evaluation_settings settings) {
     auto const text = text_of(45);
     bigram_table const table(V, text_of(20, 6));
-    check_same([&](distributed_evaluation* ranks) {
+    check_same([&](process_group* ranks) {
         auto own = made<Model>();
         context<> ctx(1, 1);
         return evaluate_model(ctx, own.model, text, special, &table, settings, typename Model::objective{}, ranks);
@@ -132,13 +100,13 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_alike_by_any_number_of_ranks) {
     using autoencoder_type = calm_model<calm::test::small>::autoencoder_type;
     auto const text = text_of(200);
     evaluation_settings settings{.block_tokens = block, .seed = 9};
-    check_same([&](distributed_evaluation* ranks) {
+    check_same([&](process_group* ranks) {
         auto own = made<autoencoder_type>();
         context<> ctx(1, 1);
         return evaluate_autoencoder(ctx, own.model, text, special.pad, 4, ranks);
     });
     settings.positions = 2300;
-    check_same([&](distributed_evaluation* ranks) {
+    check_same([&](process_group* ranks) {
         auto own = made<autoencoder_type>();
         context<> ctx(1, 1);
         return evaluate_model(ctx, own.model, text, special, settings, ranks);
@@ -152,7 +120,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_scored_alike_by_any_number_of_ra
     for (index_t const positions : {0, 50}) {
         token_evaluation_settings const settings{
             .block_tokens = block, .samples = 4, .seed = 9, .positions = positions};
-        check_same([&](distributed_evaluation* ranks) {
+        check_same([&](process_group* ranks) {
             auto own = made<autoregressive_model<small_ar>>();
             context<> ctx(1, 1);
             return evaluate_model(ctx, own.model, text, special, &table, settings, bytes, ranks);
@@ -168,9 +136,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
             on_ranks(2, [&](process_group& ranks) {
                 auto own = made<model_type>();
                 context<> ctx(1, 1);
-                process_group_evaluation pieces(ranks);
                 evaluate_model(ctx, own.model, text_here(ranks.rank()), special, nullptr, settings_here(ranks.rank()),
-                               {}, &pieces);
+                               {}, &ranks);
             });
         } catch (error const& e) {
             BOOST_TEST((e.code() == errc::distributed));
@@ -212,10 +179,9 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
         std::string said;
         try {
             on_ranks(2, [&](process_group& ranks) {
-                process_group_evaluation pieces_of_ranks(ranks);
                 double sum = 0;
                 detail::piece_results<double> results(
-                    &pieces_of_ranks, [&](double one) { sum += one; }, [](double const& one) { return one < 100; });
+                    &ranks, [&](double one) { sum += one; }, [](double const& one) { return one < 100; });
                 if (ranks.is_first()) {
                     results.add(0, 1);
                     results.end(pieces);
@@ -223,7 +189,7 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
                     return;
                 }
                 auto const bytes = std::as_bytes(std::span(lies));
-                static_cast<void>(pieces_of_ranks.gather(bytes.first(bytes.size() - bytes_less), 1000));
+                static_cast<void>(gather_messages(ranks, bytes.first(bytes.size() - bytes_less), 1000));
             });
         } catch (error const& e) {
             said = e.what();
@@ -239,7 +205,7 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
         BOOST_CHECK_EXCEPTION(on_ranks(2,
                                        [&](process_group& ranks) {
                                            std::array<index_t, 2> counts{1, ranks.is_first() ? 1 : count};
-                                           process_group_evaluation(ranks).add_up(counts);
+                                           detail::add_up(&ranks, counts);
                                        }),
                               error, [](error const& e) {
                                   return e.code() == errc::distributed &&
@@ -247,11 +213,12 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
                               });
 }
 
-BOOST_AUTO_TEST_CASE(one_rank_has_no_pieces_to_share) {
-    BOOST_TEST(distributed_evaluation_of(nullptr).get() == nullptr);
-    on_ranks(1, [](process_group& ranks) { BOOST_TEST(distributed_evaluation_of(&ranks).get() == nullptr); });
-    on_ranks(2, [](process_group& ranks) {
-        auto const pieces = distributed_evaluation_of(&ranks);
-        if (pieces == nullptr || pieces->is_own(7) != (ranks.rank() == 1)) throw error(errc::usage, "not shared");
+BOOST_AUTO_TEST_CASE(every_piece_has_one_rank) {
+    BOOST_TEST(detail::is_done_here(nullptr, 7));
+    std::array<std::atomic<int>, 9> done{};
+    on_ranks(3, [&](process_group& ranks) {
+        for (index_t i = 0; i < std::ssize(done); ++i)
+            if (detail::is_done_here(&ranks, i)) done[static_cast<std::size_t>(i)] += 1 + 10 * ranks.rank();
     });
+    for (std::size_t i = 0; i < done.size(); ++i) BOOST_TEST(done[i].load() == 1 + 10 * static_cast<int>(i % 3));
 }

@@ -3,8 +3,6 @@
 #include <cstring>
 
 #include "calm/model/owned_model.hpp"
-#include "calm/nn/dropout.hpp"
-#include "calm/nn/sequential.hpp"
 #include "calm/train/loop.hpp"
 
 #include "support/small.hpp"
@@ -103,37 +101,6 @@ BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
     auto two = calm_steps(1, 2);
     one.optimizer.eps = two.optimizer.eps = 1e-3;
     BOOST_TEST(largest_difference(calm_after(one, 2), calm_after(two, 2)) < 1e-6);
-}
-
-// The weight gradient depends on which rows were kept, so repeated masks would show.
-BOOST_AUTO_TEST_CASE(dropout_of_micro_batches_is_that_of_one_large_batch) {
-    auto const weights_after = [](index_t accumulation) {
-        using dropped_type = sequential<dropout<4>, linear<4, 4>>;
-        arena<> values("values");
-        arena<> gradients("gradients");
-        dropped_type model;
-        model.layer<0>() = {.rate = 0.5, .number = 0};
-        allocate(model, values, &gradients);
-        context<> ctx(3, 1);
-        initialise(ctx, model);
-        training_recipe r;
-        r.steps = 2;
-        r.accumulation = accumulation;
-        r.optimizer.eps = 1;  // makes the step follow the gradient's size
-        index_t const rows = 8 / accumulation;
-        std::vector<float> const ones(32, 1.0F);
-        matrix_view<float const, 4> const x(ones.data(), extents<dyn, 4>(rows));
-        detail::train(ctx, parameters_of(model), r, {}, {8, 0}, 0, [&](progress&, auto const&) {
-            arena_scope const saved(ctx.saved);
-            arena_scope const scope(ctx.workspace);
-            auto const s = model.forward(ctx, x);
-            model.backward(ctx, s, x, ctx.workspace.template take<float>(x.extents()));
-        });
-        BOOST_TEST(ctx.micro_batch == 0);
-        return weights_of(model);
-    };
-    auto const whole = weights_after(1);
-    for (index_t const parts : {2, 8}) BOOST_TEST(largest_difference(weights_after(parts), whole) < 1e-7);
 }
 
 BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {

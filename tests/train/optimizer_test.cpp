@@ -140,7 +140,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_are_zero_after_a_step_and_have_to_come_a
     model.draw_gradients(1);
     optimizer.step(ctx, 1e-3);
     BOOST_TEST(std::ranges::all_of(model.gradient_numbers(), [](auto g) { return g == 0; }));
-    BOOST_TEST(optimizer.gradient_norm(ctx) == 0);
     static_cast<void>(model.matrix.gradient());
     auto const sentence = sentence_of([&] { optimizer.step(ctx, 1e-3); });
     BOOST_TEST(sentence.find("found none for layer.bias") != std::string::npos, sentence);
@@ -280,7 +279,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, test_devices) {
     model.draw_gradients(1);
     auto const weights = model.weights(), gradients = model.gradient_numbers();
     ctx.set_dry_run(true);
-    BOOST_TEST(optimizer.gradient_norm(ctx) == 0);
     BOOST_TEST(stepped(optimizer, ctx, 1e-3) == 0);
     BOOST_TEST((model.weights() == weights && model.gradient_numbers() == gradients));
     BOOST_TEST(model.matrix.received_gradients == 0);

@@ -25,7 +25,6 @@ enum class stream : std::uint32_t {
     choice = 10,          // choosing among sampled patches
     story = 11,           // the stories grammar
     random_patches = 12,  // uniformly random tokens shown to the autoencoder
-    dropout = 13,         // the dropout layer
     markov_chain = 14,    // weights of the markov source
     markov_text = 15,     // its symbols
     positions = 16,       // which positions an evaluation scores

@@ -65,7 +65,7 @@ public:
     // Without a table no references are scored, without `loss` there is no loss. The screen is for the model's
     // vocabulary, or null.
     brier_scoring(context<Backend>& ctx, Model& model, bigram_table const* table, evaluation_settings const& settings,
-                  std::optional<objective> const& loss, distributed_evaluation* ranks = nullptr,
+                  std::optional<objective> const& loss, process_group* ranks = nullptr,
                   token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), settings_(settings), loss_(loss), ranks_(ranks), screen_(screen), P_(settings.block_tokens / K),
@@ -87,11 +87,9 @@ public:
         score();
         tally_.report_to(e, settings_, blocks_seen_);
         losses_.end(batch_);
-        if (ranks_ != nullptr) {
-            std::array counts{took_.patches, took_.draws, took_.capped};
-            ranks_->add_up(counts);
-            took_ = {counts[0], counts[1], counts[2]};
-        }
+        std::array counts{took_.patches, took_.draws, took_.capped};
+        detail::add_up(ranks_, counts);
+        took_ = {counts[0], counts[1], counts[2]};
         e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
         if (loss_) e.head_loss = loss_sum_ / static_cast<double>(drawn_);
@@ -207,7 +205,7 @@ private:
     Model& model_;
     evaluation_settings settings_;
     std::optional<objective> loss_;
-    distributed_evaluation* ranks_;  // null for one rank
+    process_group* ranks_;  // null for one rank
     token_screen const* screen_;
     index_t P_;
     branches<Model, Backend> on_;

@@ -19,7 +19,7 @@ namespace calm {
 class brier_tally {
 public:
     // The table has the model's vocabulary.
-    explicit brier_tally(bigram_table const* table, distributed_evaluation* ranks = nullptr) :
+    explicit brier_tally(bigram_table const* table, process_group* ranks = nullptr) :
         table_(table), blocks_(
                            ranks, [this](scores const& one) { take(one); }, can_be) {}
 

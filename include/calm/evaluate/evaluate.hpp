@@ -62,8 +62,8 @@ template <class F> void for_each_block(block_source const& blocks, index_t block
 
 // For an evaluation that ranks may share. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <class Rule, class F>
-void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K,
-                    distributed_evaluation* ranks, F const& f) {
+void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, process_group* ranks,
+                    F const& f) {
     constexpr std::uint64_t factor = 0x9e3779b97f4a7c15;  // odd, so that every token changes the sum
     std::uint64_t sum = s.seed;
     for_each_block(blocks, s.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
@@ -74,7 +74,8 @@ void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> con
     if (ranks == nullptr) return;
     auto all = settings_of(s);
     all.push_back({"sum of the text", std::to_string(sum)});
-    ranks->require_same_settings(all);
+    patient_wait const patience(*ranks);
+    require_same_settings(*ranks, all);
 }
 
 // The predictions of a block that can be scored, ascending: the target is complete and holds no PAD. Adds predictions
@@ -159,13 +160,12 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 
 // Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
 // does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
-// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's end
-// (process_group_evaluation.hpp), or null for one rank. Throws errc::distributed unless all ranks have the same blocks
-// and settings.
+// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's process
+// group, or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           block_source const& blocks, special_tokens const& special,
-                          evaluation_settings const& settings, distributed_evaluation* ranks = nullptr) {
+                          evaluation_settings const& settings, process_group* ranks = nullptr) {
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
@@ -196,7 +196,7 @@ template <class Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
                           std::optional<typename Model::objective> const& objective = {},
-                          distributed_evaluation* ranks = nullptr) {
+                          process_group* ranks = nullptr) {
     constexpr index_t K = Model::K;
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::reseeded const scope_of_seed(ctx, settings.seed);
@@ -220,7 +220,7 @@ template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table,
                           token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
-                          distributed_evaluation* ranks = nullptr) {
+                          process_group* ranks = nullptr) {
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::chosen_parts chosen(blocks, settings, 1, special.pad);
     likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens, ranks);
@@ -236,7 +236,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           std::span<token_id const> blocks, special_tokens const& special,
-                          evaluation_settings const& settings, distributed_evaluation* ranks = nullptr) {
+                          evaluation_settings const& settings, process_group* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           settings, ranks);
 }
@@ -245,8 +245,7 @@ template <class Model, class Backend>
 requires(!gives_logits<Model>) evaluation
     evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
                    bigram_table const* table, evaluation_settings const& settings,
-                   std::optional<typename Model::objective> const& objective = {},
-                   distributed_evaluation* ranks = nullptr) {
+                   std::optional<typename Model::objective> const& objective = {}, process_group* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           table, settings, objective, ranks);
 }
@@ -256,7 +255,7 @@ template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                           special_tokens const& special, bigram_table const* table,
                           token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
-                          distributed_evaluation* ranks = nullptr) {
+                          process_group* ranks = nullptr) {
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           table, settings, bytes_of_tokens, ranks);
 }

@@ -31,7 +31,7 @@ public:
 
     // Accuracies exclude `pad` tokens; the noise uses `seed`. The screen is for the model's vocabulary, or null.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
-                        distributed_evaluation* ranks = nullptr, token_screen const* screen = nullptr) :
+                        process_group* ranks = nullptr, token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
@@ -47,11 +47,9 @@ public:
     autoencoder_evaluation result() {
         score();
         sums_.end(chunk_);
-        if (ranks_ != nullptr) {
-            std::array counts{patches_, counted_, right_, right_posterior_};
-            ranks_->add_up(counts);
-            patches_ = counts[0], counted_ = counts[1], right_ = counts[2], right_posterior_ = counts[3];
-        }
+        std::array counts{patches_, counted_, right_, right_posterior_};
+        detail::add_up(ranks_, counts);
+        patches_ = counts[0], counted_ = counts[1], right_ = counts[2], right_posterior_ = counts[3];
         require(counted_ > 0, errc::data,
                 "calm::evaluate_autoencoder: expected a token that is not PAD, found none; give more text, or score "
                 "more of it");
@@ -126,7 +124,7 @@ private:
     model_type const& model_;
     token_id pad_;
     key noise_;
-    distributed_evaluation* ranks_;  // null for one rank
+    process_group* ranks_;  // null for one rank
     token_screen const* screen_;
     std::vector<index_t> numbers_;  // of patches not scored yet
     std::vector<token_id> tokens_;  // (numbers, K)
@@ -143,7 +141,7 @@ private:
 template <autoencoder_configuration C, class Space>
 autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                                             std::span<token_id const> tokens, token_id pad, std::uint64_t seed,
-                                            distributed_evaluation* ranks = nullptr) {
+                                            process_group* ranks = nullptr) {
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");

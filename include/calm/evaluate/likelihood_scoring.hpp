@@ -35,7 +35,7 @@ public:
     // of the text.
     likelihood_scoring(context<Backend>& ctx, Model& model, bigram_table const* table,
                        token_evaluation_settings const& settings, token_id pad,
-                       std::span<index_t const> bytes_of_tokens, distributed_evaluation* ranks = nullptr) :
+                       std::span<index_t const> bytes_of_tokens, process_group* ranks = nullptr) :
         ctx_(ctx),
         model_(model), settings_(settings), pad_(pad), bytes_(bytes_of_tokens), ranks_(ranks),
         branches_(ctx, model, settings.block_tokens - 1, static_cast<index_t>(brier_orders) - 1), tally_(table, ranks),
@@ -213,7 +213,7 @@ private:
     token_evaluation_settings settings_;
     token_id pad_;
     std::span<index_t const> bytes_;  // (V)
-    distributed_evaluation* ranks_;   // null for one rank
+    process_group* ranks_;            // null for one rank
     branches<Model, Backend> branches_;
     std::vector<prediction> predictions_;                                   // (P - 1), of the current block
     std::array<categorical_distribution, brier_orders - 1> distributions_;  // one per length of the prefix

@@ -25,8 +25,14 @@ namespace calm {
 
 // y = x + SwiGLU(RMSNorm(x)). The norm is visited last, as checkpoints list it.
 template <index_t D, index_t Inner, class Space = space<>>
-struct feed_forward_layer : residual<sequential<named<"layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                                                named<"mlp", swiglu<D, Inner, Space>>>> {};
+struct feed_forward_layer
+    : residual<sequential<rms_norm_layer<D, Space, result_as::activations>, swiglu<D, Inner, Space>>> {
+    template <class Visitor> void visit(Visitor& visitor) {
+        auto& [layernorm, mlp] = this->inner.layers;
+        visit_as("mlp", mlp, visitor);
+        visit_as("layernorm", layernorm, visitor);
+    }
+};
 
 // CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
 // objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).

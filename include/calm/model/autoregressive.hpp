@@ -166,10 +166,6 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return extend(ctx, ids_to_device(ctx, tokens, vocabulary()), c, sequences);
     }
-    // For every sequence of the cache: tokens (B, T).
-    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
-        return extend(ctx, tokens, c, c.all());
-    }
 
     // Parameter names as in LlamaForCausalLM.
     template <class Visitor> void visit(Visitor& visitor) {

@@ -117,10 +117,6 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         saved_activations s{};
         return llama.extend(ctx, project(ctx, read, s), c, sequences);
     }
-    // For every sequence of the cache: tokens (B, T, K).
-    hidden_view extend(context<Backend>& ctx, input const& read, cache& c) const {
-        return extend(ctx, read, c, c.all());
-    }
 
     // Published names: table, blocks and norm belong to `transformer`; embed_proj and, if used, latent_proj are
     // separate.

@@ -3,7 +3,6 @@
 // sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
 
 #include <span>
-#include <vector>
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
@@ -83,20 +82,11 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return backbone_type::make_cache(sequences, capacity);
     }
-    // Decoding: hidden states (S T, D) of new patches, tokens (S, T, K) flat, which follow the cached patches of S
-    // distinct sequences. Result in ctx.saved.
-    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c,
-                       std::span<index_t const> sequences) const {
-        return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
-    }
-    // For host tokens, which are checked on the host: does not wait for the device.
+    // Decoding: hidden states (S T, D) of new patches, host tokens (S, T, K) flat, which follow the cached patches of S
+    // distinct sequences. Result in ctx.saved. Checks the tokens on the host and does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
-    }
-    // For every sequence of the cache: tokens (B, T, K).
-    hidden_view extend(context<Backend>& ctx, token_ids const& tokens, cache& c) const {
-        return extend(ctx, tokens, c, c.all());
     }
 
     // A micro-batch prepared for the loss.
@@ -145,7 +135,10 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
                              rng_counter first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
-        return loss_and_gradient(ctx, batch_of(ctx, tokens, patches), o, first, weight);
+        auto const t = shift_tokens(ctx, tokens, patches, K);
+        batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
+        if constexpr (backbone_type::reads_latents) b.inputs = unique(ctx, t.inputs, vocabulary());
+        return loss_and_gradient(ctx, b, o, first, weight);
     }
 
     // Forward and backward with a custom head loss (for example with given noise): head_losses(total, hidden,
@@ -163,13 +156,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         transformer.backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
     }
-    // For tokens (B, P, K) already on the device.
-    template <class HeadLoss>
-    void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, token_ids const& tokens,
-                              index_t patches, HeadLoss const& head_losses) {
-        arena_scope const saved_scope(ctx.saved);
-        loss_and_gradient_of(ctx, loss, batch_of(ctx, tokens, patches), head_losses);
-    }
 
     // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
     // Returned on the host, so it waits for the device.
@@ -178,12 +164,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         arena_scope const saved_scope(ctx.saved);
         auto const posterior = ae_model.posterior(ctx, labels);
         return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
-    }
-    // For labels not yet made unique.
-    double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden, token_ids const& labels,
-                    objective const& o, rng_counter first) {
-        arena_scope const saved_scope(ctx.saved);
-        return loss_sum(ctx, hidden, unique(ctx, labels, vocabulary()), o, first);
     }
 
     // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
@@ -222,14 +202,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, screen);
         }
     }
-    // With all noise from one key: sample n of row r has index (first + r) N + n in `draws`.
-    void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                        matrix_view<T const, D, Backend> const& hidden, index_t samples, key draws,
-                        index_t first) const {
-        std::vector<row_rng> places;
-        for (index_t r = 0; r < hidden.extent(0); ++r) places.push_back({draws, (first + r) * samples});
-        sample_patches(ctx, tokens, hidden, samples, places);
-    }
 
     // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
     // only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
@@ -251,13 +223,6 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
-    // The batch for tokens (B, P, K) on the executor.
-    batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
-        auto const t = shift_tokens(ctx, tokens, patches, K);
-        batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
-        if constexpr (backbone_type::reads_latents) b.inputs = unique(ctx, t.inputs, vocabulary());
-        return b;
-    }
     static head_type generator_of(index_t vocabulary) {
         if constexpr (drafting_head<head>)
             return head_type(vocabulary);

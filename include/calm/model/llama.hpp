@@ -21,11 +21,18 @@ inline constexpr double rope_theta = 10000.0;  // published base of CALM's rotar
 template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
 struct transformer_block
     : sequential<
-          named<"", residual<sequential<named<"input_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                                        named<"self_attn", attention<D, Heads, KvHeads, Space>>>>>,
-          named<"", residual<sequential<
-                        named<"post_attention_layernorm", rms_norm_layer<D, Space, result_as::activations>, 1>,
-                        named<"mlp", swiglu<D, Inner, Space>>>>>> {};
+          residual<sequential<rms_norm_layer<D, Space, result_as::activations>, attention<D, Heads, KvHeads, Space>>>,
+          residual<sequential<rms_norm_layer<D, Space, result_as::activations>, swiglu<D, Inner, Space>>>> {
+    template <class Visitor> void visit(Visitor& visitor) {
+        auto& [attending, feeding] = this->layers;
+        auto& [input_layernorm, self_attn] = attending.inner.layers;
+        auto& [post_attention_layernorm, mlp] = feeding.inner.layers;
+        visit_as("self_attn", self_attn, visitor);
+        visit_as("mlp", mlp, visitor);
+        visit_as("input_layernorm", input_layernorm, visitor);
+        visit_as("post_attention_layernorm", post_attention_layernorm, visitor);
+    }
+};
 
 // Transformer blocks and a final norm: rows x (R, D) to hidden states (R, D). The hidden state of position p depends on
 // rows 0 .. p of its sequence.

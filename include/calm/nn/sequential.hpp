@@ -85,17 +85,14 @@ template <std::size_t N> struct child_name {
     static constexpr bool empty = N == 1;  // whether the name is ""
 };
 
-// A layer of a chain with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "". Visits
-// run in turns: layers of turn 0 first, then turn 1, and so on. This reproduces checkpoints that list a layer after one
-// that follows it in forward order.
-template <child_name Name, class Layer, int Turn = 0> struct named : Layer {
+// A layer of a chain with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "".
+template <child_name Name, class Layer> struct named : Layer {
     static constexpr auto name = Name;  // without the dot
-    static constexpr int turn = Turn;   // from 0
 };
 
 namespace detail {
 template <class Layer> inline constexpr bool is_named = false;
-template <child_name Name, class Layer, int Turn> inline constexpr bool is_named<named<Name, Layer, Turn>> = true;
+template <child_name Name, class Layer> inline constexpr bool is_named<named<Name, Layer>> = true;
 
 // Whether a layer accepts the extra arguments passed to a chain besides the rows.
 template <class Layer, class... Given>
@@ -140,32 +137,11 @@ template <class DX, class Addend> inline constexpr bool has_residual<gradient_wi
 
 // Whether a layer has a given name. Resolved by overloads, because nvcc 13.0 miscompares names in constant expressions.
 template <child_name Name> struct called {
-    template <class Layer, int Turn> static std::true_type so(named<Name, Layer, Turn> const*);
+    template <class Layer> static std::true_type so(named<Name, Layer> const*);
     static std::false_type so(void const*);
 };
 template <child_name Name, class Layer>
 inline constexpr bool is_called = decltype(called<Name>::so(static_cast<Layer const*>(nullptr)))::value;
-
-// Number of turns in the visit of a layer.
-template <class Layer>
-concept has_turns = requires {
-    Layer::turns;
-};
-template <class Layer> inline constexpr int turns_of = 1;
-template <has_turns Layer> inline constexpr int turns_of<Layer> = Layer::turns;
-
-// Number of turns that a child adds to its chain's visit.
-template <class Child> inline constexpr int turns_of_child = 1;
-template <child_name Name, class Layer, int Turn>
-inline constexpr int turns_of_child<named<Name, Layer, Turn>> = Name.empty ? turns_of<Layer> : Turn + 1;
-
-// Runs one turn of a layer's visit.
-template <int Turn, class Layer, class Visitor> void visit_turn_of(Layer& layer, Visitor& visitor) {
-    if constexpr (has_turns<Layer>)
-        layer.template visit_turn<Turn>(visitor);
-    else if constexpr (Turn == 0)
-        layer.visit(visitor);
-}
 }  // namespace detail
 
 // Layers in sequence, each as wide as the previous one's output. Children are named by index, "0", "1", ..., or by
@@ -245,18 +221,9 @@ template <class... Layers> struct sequential {
         return extend_from<0>(ctx, addend, x, more...);
     }
 
-    // Number of turns in a visit.
-    static constexpr int turns = std::max({detail::turns_of_child<Layers>...});
     template <class Visitor> void visit(Visitor& visitor) {
-        [&]<int... Turn>(std::integer_sequence<int, Turn...>) {
-            (visit_turn<Turn>(visitor), ...);
-        }
-        (std::make_integer_sequence<int, turns>{});
-    }
-    // Runs one turn of a visit.
-    template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (visit_child<Turn, I>(visitor), ...);
+            (visit_child<I>(visitor), ...);
         }
         (std::make_index_sequence<depth>{});
     }
@@ -270,14 +237,14 @@ private:
         static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
                       "calm::sequential: the outputs of a layer must equal the inputs of the next");
     }
-    template <int Turn, std::size_t I, class Visitor> void visit_child(Visitor& visitor) {
+    template <std::size_t I, class Visitor> void visit_child(Visitor& visitor) {
         auto& child = std::get<I>(layers);
         using child_type = std::tuple_element_t<I, tuple>;
-        if constexpr (!detail::is_named<child_type>) {
-            if constexpr (Turn == 0) visit_as(std::to_string(I), child, visitor);
-        } else if constexpr (child_type::name.empty)
-            detail::visit_turn_of<Turn>(child, visitor);
-        else if constexpr (Turn == child_type::turn)
+        if constexpr (!detail::is_named<child_type>)
+            visit_as(std::to_string(I), child, visitor);
+        else if constexpr (child_type::name.empty)
+            child.visit(visitor);
+        else
             visit_as(child_type::name.text, child, visitor);
     }
     // Whether layer I adds the residual.
@@ -393,12 +360,7 @@ template <class Layer> struct residual {
             return y;
         }
     }
-    static constexpr int turns = detail::turns_of<Layer>;  // number of turns in a visit
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
-    // Runs one turn of a visit.
-    template <int Turn, class Visitor> void visit_turn(Visitor& visitor) {
-        detail::visit_turn_of<Turn>(inner, visitor);
-    }
 };
 
 }  // namespace calm

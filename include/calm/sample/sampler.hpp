@@ -131,11 +131,9 @@ public:
     [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
 
     // Takes patches (count, K) drawn at T = 1, in order. Draws after the decision are ignored and not counted. Random
-    // choices come from `choice`, the same ones for the same draws. Before draws are counted, complete(all draws
-    // (draws, K)) may fill in tokens that were not decoded. The batch rule decides as soon as no further draw can
-    // change its choice.
-    template <std::invocable<std::span<token_id>> Complete>
-    void take(std::span<token_id const> draws, random_sequence& choice, Complete const& complete) {
+    // choices come from `choice`, the same ones for the same draws. The batch rule decides as soon as no further draw
+    // can change its choice.
+    void take(std::span<token_id const> draws, random_sequence& choice) {
         for (; !decided_ && !draws.empty(); draws = draws.subspan(K_)) {
             auto const drawn = draws.first(K_);
             pool_.insert(pool_.end(), drawn.begin(), drawn.end());
@@ -144,19 +142,11 @@ public:
                 decide(attempt_);
             else if (done_.draws == rule_.most) {
                 done_.capped = rule_.rule == sampling_rule::exact;
-                complete(std::span(pool_));
                 decide(batch_choice(pool_, K_, rule_.n,
                                     rule_.rule == sampling_rule::batch ? point_ : detail::uniform53(choice)));
             }
         }
-        if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= look_at_) {
-            complete(std::span(pool_));
-            look_ahead();
-        }
-    }
-    // For fully decoded draws.
-    void take(std::span<token_id const> draws, random_sequence& choice) {
-        take(draws, choice, [](std::span<token_id>) {});
+        if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= look_at_) look_ahead();
     }
 
     // The draws so far (draws, K); tokens that were not decoded may be filled in.

@@ -47,15 +47,15 @@ template <class T> double sum_of_squares(T const* g, index_t begin, index_t end)
 }
 
 // CPU versions of the operations in train/block/adamw.hpp.
-template <class T> void run_range_squares(context<cpu> const& ctx, adamw_memory<T> const& all, norm_use) {
+template <class T> void run_range_squares(context<cpu> const& ctx, adamw_memory<T> const& all) {
     ctx.parallel(all.count, [&](index_t r) {
         auto const& range = all.ranges[r];
         all.sums[1 + r] = sum_of_squares(all.slots[range.slot].gradient, range.begin, range.end);
     });
 }
-template <class T> void run_norm(context<cpu> const&, adamw_memory<T> const& all, norm_use use) {
+template <class T> void run_norm(context<cpu> const&, adamw_memory<T> const& all, double const* loss) {
     all.sums[0] = sum_by_halves(all.sums + 1, 0, static_cast<std::size_t>(all.count));
-    if (use.updates) conclude(all, all.sums[0], use.loss);
+    conclude(all, all.sums[0], loss);
 }
 template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const& all) {
     if (all.record->bad_update != 0) return;
@@ -67,21 +67,6 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
         else
             for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
     });
-}
-
-// The optimizer calls these on any device: the sums of squares of each range, then their total and, for an update,
-// conclude().
-template <class Backend, class T>
-void measure_ranges(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    run_range_squares(ctx, all, use);
-}
-template <class Backend, class T>
-void measure_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    run_norm(ctx, all, use);
-}
-// One update of every parameter, skipped after a non-finite update.
-template <class Backend, class T> void update_parameters(context<Backend> const& ctx, adamw_memory<T> const& all) {
-    run_adamw(ctx, all);
 }
 
 }  // namespace calm::detail

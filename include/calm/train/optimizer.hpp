@@ -86,14 +86,6 @@ public:
     adamw(adamw const&) = delete;
     adamw& operator=(adamw const&) = delete;
 
-    // Norm of all gradients together, summed in double over ranges that do not depend on the number of threads. Not
-    // finite if any gradient is not.
-    double gradient_norm(context<Backend> const& ctx) {
-        if (ctx.is_dry_run()) return 0;
-        measure(ctx);
-        return std::sqrt(copy_to_host(ctx, all_.sums));
-    }
-
     // One update with the gradients added since the last one; clears them. `loss` is the step's loss, which is checked
     // too. Returns the gradient norm before clipping. Throws errc::usage naming the first parameter without a gradient
     // (all that a dry run checks), and errc::non_finite naming the first bad tensor and ctx.step; weights and optimizer
@@ -291,27 +283,28 @@ private:
     // The next update, on the host.
     step_outcome update(context<Backend>& ctx, double rate, double loss) {
         upload_arguments(ctx, rate, loss);
-        measure(ctx, {.updates = true});
+        measure(ctx);
         require_finite(ctx);
         require_usable(ctx, rate);
-        detail::update_parameters(ctx, memory_);
+        detail::run_adamw(ctx, memory_);
         update_hidden(ctx);
         return memory_.record->steps[++updates_ % outcomes_kept];
     }
-    // The updates by Muon, after update_parameters.
+    // The updates by Muon, after run_adamw.
     void update_hidden(context<Backend>& ctx) {
         if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
-    // Sum of squares of all gradients, on all ranks, then conclude() if `use` says so.
-    void measure(context<Backend> const& ctx, detail::norm_use use = {}) {
-        detail::measure_ranges(ctx, memory_, use);
+    // Sum of squares of all gradients, on all ranks, in double over ranges that do not depend on the number of threads;
+    // then conclude() with `loss`.
+    void measure(context<Backend> const& ctx, double const* loss = nullptr) {
+        detail::run_range_squares(ctx, memory_);
         if (work_ != nullptr && !ctx.is_dry_run()) {
             std::vector<double> room;
             auto const own = to_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
             copy_to_device(ctx, all_.sums + 1, work_->squares_of_all(own));
         }
-        detail::measure_norm(ctx, all_, use);
+        detail::run_norm(ctx, all_, loss);
     }
     // Index of the first parameter whose gradient was not finite in the last sums, or the number of parameters.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
@@ -330,8 +323,8 @@ private:
             upload_arguments(ctx, rate, loss);
         }
         auto const work = [&] {
-            measure(ctx, {.updates = true, .loss = loss_there});
-            detail::update_parameters(ctx, memory_);
+            measure(ctx, loss_there);
+            detail::run_adamw(ctx, memory_);
             update_hidden(ctx);
         };
         work_ != nullptr ? work() : void(updating_(ctx, {loss_there}, work));

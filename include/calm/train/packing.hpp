@@ -6,19 +6,13 @@
 
 namespace calm::detail {
 
-// CPU version.
+// CPU version. Applies pack, pack_away, unpack or sum_of_ranks to all parts.
 template <class T, class Do> void run_packing(context<cpu> const& ctx, packed_parts<T> const& all, Do const& what) {
     ctx.parallel(all.count, [&](index_t i) {
         auto const& part = all.parts[i];
         auto const& slot = all.slots[part.slot];
         what(slot.data + (part.begin - slot.first), part.at, part.end - part.begin, 0, 1);
     });
-}
-
-// Applies pack, pack_away, unpack or sum_of_ranks to all parts. One launch on a device.
-template <class Backend, class T, class Do>
-void for_packed(context<Backend> const& ctx, packed_parts<T> const& all, Do const& what) {
-    run_packing(ctx, all, what);
 }
 
 }  // namespace calm::detail

@@ -240,7 +240,7 @@ private:
     // Applies `what` to parts begin .. end - 1 of the tensors in `slots`.
     template <class Do>
     void run(pieces const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots, Do const& what) const {
-        detail::for_packed(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
+        detail::run_packing(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
     }
     // Starts the next gradient exchanges, up to most_in_flight.
     void send_gradients() {

@@ -184,17 +184,6 @@ template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* 
         *p = static_cast<T>(v);
 }
 
-// Loads the first n lanes, with zeros after them, 0 < n <= lanes<V>.
-template <packed V, class T> [[gnu::always_inline]] inline V load_first(T const* p, std::int64_t n) {
-    V v{};
-    std::memcpy(&v, p, static_cast<std::size_t>(n) * sizeof(T));
-    return v;
-}
-// Stores the first n lanes, 0 < n <= lanes<V>.
-template <class T, packed V> [[gnu::always_inline]] inline void store_first(T* p, V v, std::int64_t n) {
-    std::memcpy(p, &v, static_cast<std::size_t>(n) * sizeof(T));
-}
-
 // A V with t in every lane. Run-time scalars need splat to combine with packets; constants do not.
 template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
     if constexpr (packed<V>)

@@ -19,10 +19,6 @@ namespace detail {
 
 inline constexpr index_t row_chunk = 64;
 
-// y[i] += a * x[i]
-template <class T> void axpy(T* y, T a, T const* x, index_t n) {
-    for_pieces<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + splat<V>(a) * load<V>(x + i)); });
-}
 template <class T> void add_into(T* y, T const* x, index_t n) {
     for_pieces<T>(0, n, [&]<class V>(index_t i) { store(y + i, load<V>(y + i) + load<V>(x + i)); });
 }

@@ -125,21 +125,14 @@ template <class T> struct adamw_update {
     }
 };
 
-// Whether a norm is only computed, or ends in conclude(), with the loss at `loss`.
-struct norm_use {
-    bool updates = false;
-    double const* loss = nullptr;
-};
-
 // sums[1 + block] = sum of squares of a range, in double and in a fixed order. The sums of a non-finite update are
 // kept: the host searches them for the first bad gradient.
 template <class T> struct sum_of_squares_kernel {
     static constexpr int threads = 256;
     struct shared {};
     adamw_memory<T> all;
-    norm_use use;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t block) const {
-        if (use.updates && all.record->bad_update != 0) return;
+        if (all.record->bad_update != 0) return;
         parameter_range const range = all.ranges[block];
         T const* const g = all.slots[range.slot].gradient;
         double const squares = sum_terms(b, range.begin, range.end, [&](index_t i) {
@@ -151,18 +144,18 @@ template <class T> struct sum_of_squares_kernel {
     }
 };
 
-// sums[0] = sum over all ranges, then conclude() for an update. One block.
+// sums[0] = sum over all ranges, then conclude(). One block.
 template <class T> struct norm_kernel {
     static constexpr int threads = 256;
     struct shared {};
     adamw_memory<T> all;
-    norm_use use;
+    double const* loss;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t) const {
         double const squares = sum_terms(b, 0, all.count, [&](index_t i) { return all.sums[1 + i]; });
         b.phase([&](int t) {
             if (t != 0) return;
             all.sums[0] = squares;
-            if (use.updates) conclude(all, squares, use.loss);
+            conclude(all, squares, loss);
         });
     }
 };
@@ -188,13 +181,13 @@ template <class T> struct adamw_kernel {
 
 // Sum of squares of each range.
 template <block_backend Backend, class T>
-void run_range_squares(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    launch(ctx, all.count, sum_of_squares_kernel<T>{all, use});
+void run_range_squares(context<Backend> const& ctx, adamw_memory<T> const& all) {
+    launch(ctx, all.count, sum_of_squares_kernel<T>{all});
 }
-// Sum of squares of all gradients, then conclude() for an update.
+// Sum of squares of all gradients, then conclude().
 template <block_backend Backend, class T>
-void run_norm(context<Backend> const& ctx, adamw_memory<T> const& all, norm_use use) {
-    launch(ctx, 1, norm_kernel<T>{all, use});
+void run_norm(context<Backend> const& ctx, adamw_memory<T> const& all, double const* loss) {
+    launch(ctx, 1, norm_kernel<T>{all, loss});
 }
 
 // One update of every parameter, skipped after a non-finite update.
