@@ -30,9 +30,11 @@ struct stored_model {
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not contain its own; otherwise null
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
-    // The configuration of an autoregressive model according to its config.json. A fractional base of the rotary angles
-    // is rounded down; differences() compares the value that was read.
+    // The configuration of an autoregressive model according to its config.json.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
+    // The ids that end a text of an autoregressive model: eos_token_id, which may name none, one or several. Empty for
+    // other models: a CALM's texts end at its tokenizer's EOS.
+    [[nodiscard]] std::vector<token_id> ends() const;
     // The path of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
 };
@@ -132,7 +134,13 @@ public:
     void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
         compare(field_values::of(a), field_values::of(b), "autoencoder ");
     }
-    void compare(llama_sizes const& a, llama_sizes const& b) { compare(field_values::of(a), field_values::of(b)); }
+    void compare(llama_sizes const& a, llama_sizes const& b) {
+        compare(field_values::of(a), field_values::of(b));
+        if (a.head_dim != b.head_dim) compare("head_dim", a.head_size(), b.head_size());
+        compare("rms_norm_eps", a.rms_norm_eps, b.rms_norm_eps);
+        compare("rope_theta", a.rope_theta, b.rope_theta);
+        compare("rope_scaling", a.rope_scaling, b.rope_scaling);
+    }
     void compare(configuration<any_head> const& a, configuration<any_head> const& b) {
         compare("head", a.head.name(), b.head.name());
         compare(a.autoencoder, b.autoencoder);
@@ -154,6 +162,7 @@ private:
     static std::string text(bool b) { return b ? "true" : "false"; }
     static std::string text(index_t n) { return std::to_string(n); }
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
+    static std::string text(rotary_scaling const& scaling) { return json_of(scaling).dump(); }
 };
 
 }  // namespace detail
@@ -167,10 +176,16 @@ inline std::string_view name_of(model_kind kind) {
 inline autoregressive_configuration stored_model::autoregressive() const {
     autoregressive_configuration c;
     c.llama = description.llama;
-    c.llama.rope_theta = static_cast<index_t>(description.rope_theta);
+    c.llama.rope_theta = description.rope_theta;
+    c.llama.rms_norm_eps = description.rms_norm_eps;
     c.tie_word_embeddings = description.tie_word_embeddings;
     c.vocab_size = description.vocab_size;
     return c;
+}
+
+inline std::vector<token_id> stored_model::ends() const {
+    if (description.kind != model_kind::autoregressive) return {};
+    return {description.eos_token_id.begin(), description.eos_token_id.end()};
 }
 
 // Every size in which a stored model differs from the configuration: "hidden_size: expected 48, found 64". The
@@ -191,6 +206,7 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
     list.compare(expected, found.sizes);
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     list.compare("rope_theta", calm::rope_theta, found.description.rope_theta);
+    list.compare("rope_scaling", rotary_scaling{}, found.description.llama.rope_scaling);
     return list.lines;
 }
 
@@ -200,8 +216,6 @@ inline std::vector<std::string> differences(autoregressive_configuration const& 
     list.compare("kind", name_of(model_kind::autoregressive), name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
     list.compare(expected, found.autoregressive());
-    list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
-    list.compare("rope_theta", static_cast<double>(expected.llama.rope_theta), found.description.rope_theta);
     return list.lines;
 }
 
@@ -331,7 +345,7 @@ inline std::vector<std::string> impossible_sizes(stored_model const& m) {
     if (!check::key_value_heads_divide_heads(llama))
         lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
     if (lines.empty() && !check::head_size_is_even(llama))
-        lines.emplace_back("expected an even hidden_size / num_attention_heads");
+        lines.emplace_back("expected an even head_dim, by default hidden_size / num_attention_heads");
     return lines;
 }
 
