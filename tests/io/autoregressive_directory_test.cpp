@@ -352,9 +352,6 @@ BOOST_AUTO_TEST_CASE(a_model_with_other_settings_comes_back) {
     BOOST_TEST((from.autoregressive() == autoregressive_configuration{C.llama, false, 7}));
     auto own = made<C>();
     BOOST_TEST((loaded_from<C>(path) == weights_in(own.model)));
-    BOOST_TEST(from.ends().empty());
-    set(path, "eos_token_id", {2, 5});
-    BOOST_TEST((read_model_description(path).ends() == std::vector<token_id>{2, 5}));
     // As transformers 5 states them.
     auto angles = configuration_in(path)["rope_scaling"];
     angles["rope_theta"] = 10'000.5;
@@ -376,6 +373,30 @@ BOOST_AUTO_TEST_CASE(a_model_with_other_settings_comes_back) {
         BOOST_TEST(has(said, part), part << " in " << said);
     set(path, "head_dim", 7);
     BOOST_TEST(has(refusal_to_read(path), "expected an even head_dim"));
+}
+
+BOOST_AUTO_TEST_CASE(texts_end_where_the_files_say) {
+    temporary_folder const folder;
+    auto const path = written<tiny>(folder, "model");
+    using ids = std::vector<token_id>;
+    auto const ends = [&] { return read_model_description(path).ends; };
+    BOOST_TEST((ends() == ids{}));
+    set(path, "eos_token_id", {2, 5});
+    BOOST_TEST((ends() == ids{2, 5}));
+    // transformers prefers generation_config.json.
+    auto const prefer = [&](char const* text) { std::ofstream(path + "/generation_config.json") << text; };
+    prefer(R"({"eos_token_id":[3,1],"do_sample":true})");
+    BOOST_TEST((ends() == ids{3, 1}));
+    prefer(R"({"eos_token_id":4})");
+    BOOST_TEST((ends() == ids{4}));
+    for (auto const* const none : {"{}", R"({"eos_token_id":null})"}) {
+        prefer(none);
+        BOOST_TEST((ends() == ids{2, 5}));
+    }
+    prefer(R"({"eos_token_id":"</s>"})");
+    auto const said = refusal_to_read(path);
+    BOOST_TEST(has(said, "generation_config.json, key 'eos_token_id': expected a token id from 0 to 1048575, a list"),
+               said);
 }
 
 BOOST_AUTO_TEST_CASE(heads_of_keys_that_are_not_stated_are_as_many_as_heads) {

@@ -431,6 +431,20 @@ inline model_description read_config_json(std::string const& path) {
     return parse_config_json(mapped_file::open(path, errc::model_file).text(), path);
 }
 
+// eos_token_id of a generation_config.json, which transformers prefers to that of config.json; empty if it has none.
+// Other keys are not read. Throws errc::model_file if it is no JSON object or the ids are invalid.
+inline std::vector<std::int64_t> read_generation_config(std::string const& path) {
+    auto const file = mapped_file::open(path, errc::model_file);
+    simdjson::dom::parser parser;
+    auto const object = detail::json_object(parser, file.text(), json_limit::config, path);
+    json_extras unused;
+    problem_list problems;
+    std::vector<std::int64_t> ids;
+    detail::config_reader(object, "", unused, problems)("eos_token_id", ids);
+    problems.throw_if_any(path);
+    return ids;
+}
+
 // The text of a config.json: published keys, our object "calm" if there is one, and the unknown keys. Throws
 // errc::usage if a string is not UTF-8, or if the text is too long to be read again.
 inline std::string config_json_text(model_description const& description) {

@@ -28,13 +28,13 @@ struct stored_model {
     configuration<any_head> sizes = {};                    // for an autoencoder, only sizes.autoencoder is used
     std::shared_ptr<stored_weights const> weights = {};    // never null in a model that was read
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not contain its own; otherwise null
+    // Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
+    // config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
+    std::vector<token_id> ends = {};
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
     // The configuration of an autoregressive model according to its config.json.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
-    // The ids that end a text of an autoregressive model: eos_token_id, which may name none, one or several. Empty for
-    // other models: a CALM's texts end at its tokenizer's EOS.
-    [[nodiscard]] std::vector<token_id> ends() const;
     // The path of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
 };
@@ -183,11 +183,6 @@ inline autoregressive_configuration stored_model::autoregressive() const {
     return c;
 }
 
-inline std::vector<token_id> stored_model::ends() const {
-    if (description.kind != model_kind::autoregressive) return {};
-    return {description.eos_token_id.begin(), description.eos_token_id.end()};
-}
-
 // Every size in which a stored model differs from the configuration: "hidden_size: expected 48, found 64". The
 // vocabulary and the precision are chosen at run time and are not compared.
 inline std::vector<std::string> differences(autoencoder_configuration const& expected, stored_model const& found) {
@@ -261,6 +256,15 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
                 "expected the name of a file next to it that holds nothing else, found " + in_quotes(file));
 }
 
+// The ids that end a text, by the files of an autoregressive model.
+inline std::vector<token_id> ends_of(stored_model const& m) {
+    auto const path = m.path("generation_config.json");
+    std::error_code absent;
+    auto ids = std::filesystem::exists(path, absent) ? read_generation_config(path) : std::vector<std::int64_t>();
+    if (ids.empty()) ids = m.description.eos_token_id;
+    return {ids.begin(), ids.end()};
+}
+
 // Reads config.json of a complete directory and the sizes in it. Returns the name of the tokenizer file, or "".
 inline std::string read_description(stored_model& m) {
     std::error_code unknown;
@@ -272,6 +276,7 @@ inline std::string read_description(stored_model& m) {
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = described_sizes(d);
+    if (d.kind == model_kind::autoregressive) m.ends = ends_of(m);
     std::string tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
     if (d.calm && d.calm->tokenizer &&
         (!is_plain_file_name(tokenizer) || tokenizer == config_file || names_weights(tokenizer)))

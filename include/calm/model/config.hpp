@@ -172,7 +172,7 @@ template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {
 template <class Sizes> constexpr bool key_value_heads_divide_heads(Sizes const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
-// The numbers of a stack that are not sizes: bases and factors positive, an order of the bounds of llama3.
+// rope_theta and factor are positive, rms_norm_eps is not negative, and high_freq_factor exceeds low_freq_factor.
 constexpr bool numbers_are_allowed(llama_sizes const& c) {
     auto const& scaling = c.rope_scaling;
     return c.rope_theta > 0 && c.rms_norm_eps >= 0 && scaling.factor > 0 &&
@@ -182,7 +182,7 @@ constexpr bool numbers_are_allowed(llama_sizes const& c) {
 constexpr bool head_size_is_even(llama_sizes const& c) {
     return c.head_size() % 2 == 0;
 }
-// That of the backbone.
+// The same of a backbone.
 template <class Head> constexpr bool head_size_is_even(configuration<Head> const& c) {
     return head_size_is_even(llama_sizes_of(c));
 }

@@ -37,11 +37,10 @@ using token_generation_settings = settings_of_generation<token_sampler>;  // for
 // Result for one prompt.
 struct generation_result {
     std::vector<token_id> tokens;  // new tokens, without the id that ends the text
-    bool stopped_at_eos =
-        false;            // at one of the ids that end a text; false if it ended at max_tokens or on_tokens ended it
-    index_t patches = 0;  // sampled
-    index_t draws = 0;    // patches drawn from the head for them
-    index_t capped = 0;   // patches at which the exact rule gave up
+    bool stopped_at_eos = false;   // at that id; false if it ended at max_tokens or on_tokens ended it
+    index_t patches = 0;           // sampled
+    index_t draws = 0;             // patches drawn from the head for them
+    index_t capped = 0;            // patches at which the exact rule gave up
 };
 
 // A prompt after BOS, if the vocabulary has BOS.
