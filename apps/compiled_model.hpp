@@ -303,6 +303,7 @@ protected:
                                   token_callback const& on_tokens) {
             auto numbered = settings;
             numbered.prompt_number = first;
+            numbered.ends = stored.ends;
             return calm::generate(ctx, model, prompts, words.specials(), numbered, on_tokens);
         };
         message_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),

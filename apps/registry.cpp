@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "calm/base/number_text.hpp"
 #include "command/suggest.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
@@ -58,9 +59,9 @@ std::string joined(std::vector<std::string> const& lines, std::string const& bet
 
 // Reasons why no configuration fits: differences other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
-    bool const autoregressive = model.description.kind == model_kind::autoregressive;
-    auto lines = autoregressive ? differences(model.autoregressive(), model) : differences_from(model.sizes, model);
-    for (auto& line : impossible_sizes(model)) lines.push_back(std::move(line));
+    auto lines = impossible_sizes(model);
+    if (model.description.kind != model_kind::autoregressive)
+        for (auto& line : differences_from(model.sizes, model)) lines.push_back(std::move(line));
     return lines;
 }
 
@@ -94,25 +95,42 @@ std::string includes_of(std::string const& head) {
                                                       : usual + "// and, by a line here, the header of " + head + "\n";
 }
 
-std::string member(std::string const& name, index_t value) {
-    return "." + name + " = " + std::to_string(value);
+std::string member(std::string_view name, std::string const& value) {
+    return "." + std::string(name) + " = " + value;
+}
+std::string member(std::string_view name, index_t value) {
+    return member(name, std::to_string(value));
+}
+std::string member(std::string_view name, double value) {
+    return member(name, shortest(value));
 }
 
 // Designated initialisers of sizes, in the order of declaration that C++ requires.
 template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
     std::map<index_t const*, std::string> by_place;
     Sizes::visit_fields(sizes, [&](number_field const& field, index_t const& size) {
-        by_place.emplace(&size, member(std::string(field.key), size));
+        by_place.emplace(&size, member(field.key, size));
     });
     std::vector<std::string> all;
     for (auto& [place, text] : by_place) all.push_back(std::move(text));
     return all;
 }
 
-// Includes rope_theta only if it is not the default.
+std::string scaling_value(rotary_scaling const& scaling) {
+    std::vector<std::string> all{member("type", "calm::rope_type::" + std::string(name_of(scaling.type)))};
+    rotary_scaling::visit_fields(scaling,
+                                 [&](std::string_view name, auto value) { all.push_back(member(name, value)); });
+    return "{" + joined(all, ", ") + "}";
+}
+
+// Includes what is not a size only if it is not the default.
 std::string llama_members(llama_sizes const& c, std::string const& between) {
+    llama_sizes const usual;
     auto all = members_of(c);
-    if (c.rope_theta != llama_sizes{}.rope_theta) all.push_back(member("rope_theta", c.rope_theta));
+    if (c.head_dim != usual.head_dim) all.push_back(member("head_dim", c.head_dim));
+    if (c.rope_theta != usual.rope_theta) all.push_back(member("rope_theta", c.rope_theta));
+    if (c.rope_scaling != usual.rope_scaling) all.push_back(member("rope_scaling", scaling_value(c.rope_scaling)));
+    if (c.rms_norm_eps != usual.rms_norm_eps) all.push_back(member("rms_norm_eps", c.rms_norm_eps));
     return joined(all, between);
 }
 

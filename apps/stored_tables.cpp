@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/number_text.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/convert_model.hpp"
 #include "calm/model/flops.hpp"
@@ -124,11 +125,24 @@ std::vector<row> autoencoder_rows(stored_model const& model) {
     return rows;
 }
 
+// "llama3, factor 8, low_freq_factor 1, ..."
+std::string scaling_text(rotary_scaling const& scaling) {
+    std::string text(name_of(scaling.type));
+    rotary_scaling::visit_fields(scaling, [&](std::string_view name, auto value) {
+        text += ", " + std::string(name) + " " + shortest(static_cast<double>(value));
+    });
+    return text;
+}
+
 std::vector<row> autoregressive_rows(model_description const& d) {
     std::vector<row> rows;
     add_rows(rows, "", field_values::of(d.llama));
     rows.push_back({"output projection", d.tie_word_embeddings ? "tied: the table of embeddings" : "its own"});
+    if (d.llama.head_dim > 0) rows.push_back({"elements per head", grouped(d.llama.head_dim)});
     if (d.rope_theta != rope_theta) rows.push_back({"base of the rotary angles", formatted("%.15g", d.rope_theta)});
+    if (d.llama.rope_scaling != rotary_scaling{})
+        rows.push_back({"scaling of the rotary angles", scaling_text(d.llama.rope_scaling)});
+    if (d.rms_norm_eps != llama_sizes{}.rms_norm_eps) rows.push_back({"rms_norm_eps", shortest(d.rms_norm_eps)});
     return rows;
 }
 

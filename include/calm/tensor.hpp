@@ -23,6 +23,7 @@
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/norm.hpp"
 #include "calm/tensor/ops/positions.hpp"
+#include "calm/tensor/ops/rotary_angles.hpp"
 #include "calm/tensor/ops/rotate.hpp"
 #include "calm/tensor/ops/row_ids.hpp"
 #include "calm/tensor/ops/rows.hpp"

@@ -111,6 +111,16 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
     shop().good("evaluate --model ar.bf16 --data stories:1500 --positions 50");
 }
 
+// A model with any id among its eos_token_id: its texts end at once.
+BOOST_AUTO_TEST_CASE(a_text_ends_at_each_eos_of_its_model) {
+    shop().good(R"(cp -r ar ends; sed -i "s/\"eos_token_id\": null/\"eos_token_id\": [$(seq -s, 0 400)]/" )"
+                "ends/config.json");
+    auto const made = shop().good("printf '{\"id\": 1, \"prompt\": \"One\"}\\n' >one.jsonl; "
+                                  "generate --model ends --jsonl one.jsonl --max-tokens 20");
+    BOOST_TEST(has(made.out, "\"tokens\":0,"), made.out);
+    BOOST_TEST(has(made.out, "\"stopped_at_eos\":true"), made.out);
+}
+
 // With patch level first: stopped in either phase, a resumed run is byte-identical to an uninterrupted one.
 BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
     auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";

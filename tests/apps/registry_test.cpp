@@ -143,7 +143,8 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
         auto const& c = one.autoregressive();
         auto& d = m.description;
         d.llama = c.llama;
-        d.rope_theta = static_cast<double>(c.llama.rope_theta);
+        d.rope_theta = c.llama.rope_theta;
+        d.rms_norm_eps = c.llama.rms_norm_eps;
         d.tie_word_embeddings = c.tie_word_embeddings;
         BOOST_TEST(configuration_of(m).is_autoregressive());
         BOOST_TEST((configuration_of(m).autoregressive().llama == c.llama));
@@ -158,7 +159,19 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
     BOOST_TEST(has(complaint(m), "expected num_key_value_heads to divide num_attention_heads"));
     m = odd_llama();
     m.description.rms_norm_eps = 1e-5;
-    BOOST_TEST(has(complaint(m), "rms_norm_eps: expected 1e-06, found 1e-05"), complaint(m));
+    m.description.rope_theta = 500000.5;
+    m.description.llama.head_dim = 16;
+    m.description.llama.rope_scaling = {.type = rope_type::llama3, .factor = 8};
+    BOOST_TEST(has(unit_of(m, "where"),
+                   ".num_key_value_heads = 2,\n"
+                   "              .head_dim = 16,\n"
+                   "              .rope_theta = 500000.5,\n"
+                   "              .rope_scaling = {.type = calm::rope_type::llama3, .factor = 8, .low_freq_factor = 1, "
+                   ".high_freq_factor = 4, .original_max_position_embeddings = 8192},\n"
+                   "              .rms_norm_eps = 1e-05},\n"));
+    m.description.llama.rope_scaling = {.type = rope_type::linear, .factor = 2.5};
+    BOOST_TEST(has(unit_of(m, "where"), ".rope_scaling = {.type = calm::rope_type::linear, .factor = 2.5},\n"));
+    BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"), complaint(m));
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
@@ -195,13 +208,18 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
 BOOST_AUTO_TEST_CASE(what_no_configuration_can_have_is_said) {
     auto m = odd_model();
     m.description.rope_theta = 5e5;
-    BOOST_TEST(has(complaint(m), "rope_theta: expected 10000.0, found 500000.0"));
+    m.description.rms_norm_eps = 1e-5;
+    m.description.llama.rope_scaling = {.type = rope_type::linear, .factor = 2};
+    for (auto const* const line :
+         {"rope_theta: expected 10000.0, found 500000.0", "rms_norm_eps: expected 1e-06, found 1e-05",
+          R"(rope_scaling: expected null, found {"rope_type":"linear","factor":2.0})"})
+        BOOST_TEST(has(complaint(m), line), complaint(m));
     m = odd_model();
     m.sizes.num_attention_heads = 5;
     BOOST_TEST(has(complaint(m), "expected num_attention_heads to divide hidden_size"));
     m.sizes.num_attention_heads = 16;
     m.sizes.num_key_value_heads = 16;
-    BOOST_TEST(has(complaint(m), "expected an even hidden_size / num_attention_heads"));
+    BOOST_TEST(has(complaint(m), "expected an even head_dim, by default hidden_size / num_attention_heads"));
     m = odd_model();
     m.sizes.autoencoder.num_encoder_layers = 3;
     BOOST_TEST(has(complaint(m), "expected even numbers of encoder and decoder layers"));

@@ -33,7 +33,10 @@ constexpr llama_sizes far{.hidden_size = 8,
                           .num_hidden_layers = 2,
                           .num_attention_heads = 4,
                           .num_key_value_heads = 2,
-                          .rope_theta = 500'000};
+                          .head_dim = 6,
+                          .rope_theta = 500'000,
+                          .rope_scaling = {.type = rope_type::linear, .factor = 2.5},
+                          .rms_norm_eps = 1e-5};
 
 template <autoregressive_configuration C> std::string told_of_autoregressive(calm_description const& ours) {
     temporary_folder const folder;
@@ -88,6 +91,10 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
                                    " its own\n",
                                    "base of the rotary angles ",
                                    " 500000\n",
+                                   "elements per head ",
+                                   " linear, factor 2.5\n",
+                                   "rms_norm_eps ",
+                                   " 1e-05\n",
                                    "FLOPs per token, training (blocks of 256 tokens)",
                                    "FLOPs per token, generation (after 128 tokens)",
                                    "stories:1000",

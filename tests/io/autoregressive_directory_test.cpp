@@ -332,6 +332,73 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
     BOOST_TEST(has(refusal<tiny>(path), "configuration: rope_theta: expected 50000.0, found 10000.0. Use"));
 }
 
+// Settings of published Llamas: any eps, head size, base and scaling of the rotary angles, and several EOS.
+BOOST_AUTO_TEST_CASE(a_model_with_other_settings_comes_back) {
+    constexpr autoregressive_configuration C{.llama = {.hidden_size = 8,
+                                                       .intermediate_size = 10,
+                                                       .num_hidden_layers = 1,
+                                                       .num_attention_heads = 2,
+                                                       .num_key_value_heads = 1,
+                                                       .head_dim = 6,
+                                                       .rope_theta = 10'000.5,
+                                                       .rope_scaling = {.type = rope_type::llama3, .factor = 8},
+                                                       .rms_norm_eps = 1e-5}};
+    temporary_folder const folder;
+    auto const path = written<C>(folder, "model");
+    auto const file = safetensors_file::open(path + "/model.safetensors");
+    BOOST_TEST((file.at("model.layers.0.self_attn.q_proj.weight").shape == std::vector<index_t>{12, 8}));
+    BOOST_TEST((file.at("model.layers.0.self_attn.o_proj.weight").shape == std::vector<index_t>{8, 12}));
+    auto const from = read_model_description(path);
+    BOOST_TEST((from.autoregressive() == autoregressive_configuration{C.llama, false, 7}));
+    auto own = made<C>();
+    BOOST_TEST((loaded_from<C>(path) == weights_in(own.model)));
+    // As transformers 5 states them.
+    auto angles = configuration_in(path)["rope_scaling"];
+    angles["rope_theta"] = 10'000.5;
+    set(path, "rope_parameters", angles);
+    for (auto const* const key : {"rope_theta", "rope_scaling"}) set(path, key, nullptr);
+    BOOST_TEST((loaded_from<C>(path) == weights_in(own.model)));
+    convert_model(path, folder.path("to"));
+    BOOST_TEST(configuration_in(folder.path("to")) == configuration_in(path));
+
+    constexpr autoregressive_configuration plain{.llama = {.hidden_size = 8,
+                                                           .intermediate_size = 10,
+                                                           .num_hidden_layers = 1,
+                                                           .num_attention_heads = 2,
+                                                           .num_key_value_heads = 1}};
+    auto const said = refusal<plain>(path);
+    for (auto const* const part : {"head_dim: expected 4, found 6", "rms_norm_eps: expected 1e-06, found 1e-05",
+                                   "rope_theta: expected 10000.0, found 10000.5",
+                                   R"(rope_scaling: expected null, found {"rope_type":"llama3","factor":8.0,)"})
+        BOOST_TEST(has(said, part), part << " in " << said);
+    set(path, "head_dim", 7);
+    BOOST_TEST(has(refusal_to_read(path), "expected an even head_dim"));
+}
+
+BOOST_AUTO_TEST_CASE(texts_end_where_the_files_say) {
+    temporary_folder const folder;
+    auto const path = written<tiny>(folder, "model");
+    using ids = std::vector<token_id>;
+    auto const ends = [&] { return read_model_description(path).ends; };
+    BOOST_TEST((ends() == ids{}));
+    set(path, "eos_token_id", {2, 5});
+    BOOST_TEST((ends() == ids{2, 5}));
+    // transformers prefers generation_config.json.
+    auto const prefer = [&](char const* text) { std::ofstream(path + "/generation_config.json") << text; };
+    prefer(R"({"eos_token_id":[3,1],"do_sample":true})");
+    BOOST_TEST((ends() == ids{3, 1}));
+    prefer(R"({"eos_token_id":4})");
+    BOOST_TEST((ends() == ids{4}));
+    for (auto const* const none : {"{}", R"({"eos_token_id":null})"}) {
+        prefer(none);
+        BOOST_TEST((ends() == ids{2, 5}));
+    }
+    prefer(R"({"eos_token_id":"</s>"})");
+    auto const said = refusal_to_read(path);
+    BOOST_TEST(has(said, "generation_config.json, key 'eos_token_id': expected a token id from 0 to 1048575, a list"),
+               said);
+}
+
 BOOST_AUTO_TEST_CASE(heads_of_keys_that_are_not_stated_are_as_many_as_heads) {
     constexpr autoregressive_configuration C{.llama = {.hidden_size = 8,
                                                        .intermediate_size = 10,

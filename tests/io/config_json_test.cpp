@@ -82,7 +82,16 @@ struct range_checker {
     template <class T> void only(std::string_view, T, bool = false) const {}
     template <class T> void only_if_there(std::string_view, T, bool = false) const {}
     void either(std::string_view, std::string_view, std::string const&) const {}
-    void rotary_base(std::string_view key, std::string_view, double base) const { check(key, base); }
+    void operator()(std::string_view key, std::vector<std::int64_t> const&, bool = false) const {
+        check(key, std::int64_t{0});
+    }
+    void rotary_angles(double base, calm::rotary_scaling const&) const {
+        check("rope_theta", base);
+        calm::rotary_scaling const llama3{.type = calm::rope_type::llama3, .factor = 8};
+        calm::rotary_scaling::visit_fields(
+            llama3, [&](std::string_view key, auto value) { check(key, static_cast<double>(value)); });
+    }
+    void head_dim(calm::index_t, calm::index_t usual) const { check("head_dim", std::int64_t{usual}); }
     void number(calm::field_value const& one) const {
         BOOST_TEST(one.is_allowed(), one.field.key);
         BOOST_TEST(one.field.least < one.field.most);
@@ -172,7 +181,7 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     description.llama.intermediate_size = 96;
     description.llama.num_hidden_layers = 2;
     description.llama.num_attention_heads = description.llama.num_key_value_heads = 4;
-    description.eos_token_id = 95;
+    description.eos_token_id = {95};
     auto& ours = description.calm.emplace();
     ours.configuration = "tiny";
     ours.autoencoder.emplace().sizes.hidden_size = 32;
@@ -191,7 +200,7 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     BOOST_TEST(json["calm"]["tokenizer"]["file"] == "tokenizer.model");
     auto const read = calm::parse_config_json(text, "config.json");
     BOOST_TEST(read.head.name() == "diffusion");
-    BOOST_TEST(read.eos_token_id.value() == 95);
+    BOOST_TEST(read.eos_token_id == std::vector<std::int64_t>{95});
     BOOST_TEST(!read.pad_token_id.has_value());
     BOOST_TEST(read.calm.value().data.value().data_seed == 18446744073709551615U);
     BOOST_TEST(read.calm.value().data.value().sources[1] == "b \"quoted\".txt");
@@ -278,14 +287,16 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
     bad("use_cache", "1", "expected true or false, found 1");
     bad("ae_path", "{}", "expected a string, found {}");
     bad("pad_token_id", "-1", "expected a token id from 0 to 1048575, or null, found -1");
-    bad("eos_token_id", "[1,2]", "expected a token id from 0 to 1048575, or null, found [1,2]");
+    bad("bos_token_id", "[1,2]", "expected a token id from 0 to 1048575, or null, found [1,2]");
+    for (auto const* const value : {"[1,-2]", "[1,1048576]", "[[1]]", "\"2\"", "[null]"})
+        bad("eos_token_id", value,
+            "expected a token id from 0 to 1048575, a list of them, or null, found " + std::string(value));
     bad("architectures", "[\"EnergyTransformer\",3]", "expected a list of strings, found");
     bad("architectures", "[\"BertModel\"]",
         "expected a list whose first is one of Autoencoder, LlamaForCausalLM, EnergyTransformer");
     bad("architectures", "", "expected a list whose first is one of Autoencoder");
     bad("hidden_act", "\"gelu\"", "expected \"silu\", the one value that this library computes, found \"gelu\"");
-    bad("rope_scaling", "{\"type\":\"linear\"}",
-        "expected null, the one value that this library computes, found {\"type\"");
+    bad("rope_scaling", "[]", "expected an object, found []");
     bad("attention_bias", "true", "expected false, the one value that this library computes, found true");
     bad("calm", "[]", "expected an object, found []");
     auto const inside = [&](std::string const& object, std::string const& sentence) {
@@ -369,14 +380,13 @@ BOOST_AUTO_TEST_CASE(what_an_autoregressive_model_may_not_ask_for_is_refused) {
         }
     };
     std::string const one = ", the one value that this library computes";
-    bad("rope_scaling", R"({"factor":8.0,"rope_type":"llama3"})", "null" + one);
     bad("quantization_config", R"({"quant_method":"gptq"})", "null" + one);
     bad("attention_bias", "true", "false" + one);
     bad("mlp_bias", "true", "false" + one);
     bad("pretraining_tp", "2", "1" + one);
     bad("hidden_act", "\"gelu\"", "\"silu\"" + one);
-    bad("head_dim", "16", "12" + one);
-    bad("head_dim", "\"12\"", "12" + one);
+    bad("head_dim", "\"12\"", "an integer from 2 to 262144");
+    bad("head_dim", "0", "an integer from 2 to 262144");
     bad("tie_word_embeddings", "null", "true or false");
     bad("rope_theta", "0", "a number from 1.0 to 1000000000000.0");
 }
@@ -411,7 +421,7 @@ BOOST_AUTO_TEST_CASE(no_kind_of_model_is_read_less_strictly) {
         BOOST_TEST(refusal(with(text, "transformers_version", "\"5.2\"")) == "");
         BOOST_TEST(refusal(with(text, "use_sliding_window", "true")) == "");  // has no effect on a Llama
         if (text == autoencoder) continue;
-        is_refused("head_dim", "16", "expected 12, ");
+        if (text != llama) is_refused("head_dim", "16", "expected 12, ");
         is_refused("rope_interleaved", "true", "expected false, ");
         is_refused("partial_rotary_factor", "0.5", "expected 1.0, ");
     }
@@ -434,7 +444,6 @@ BOOST_AUTO_TEST_CASE(the_base_of_the_rotary_angles_is_read_from_either_place) {
         };
         is_refused(with(both, "rope_theta", "10000.0"),
                    "/rope_theta': expected 10000.0, the value of 'rope_theta', found");
-        is_refused(with_object(R"({"rope_theta":5e5,"rope_type":"llama3"})"), "/rope_type': expected \"default\", ");
         is_refused(with_object(R"({"rope_theta":5e5,"factor":8.0})"), "/factor': unknown key");
         is_refused(with_object(R"({"full_attention":{"rope_theta":5e5}})"), "/full_attention': unknown key");
         is_refused(with_object(R"({"rope_theta":"5e5"})"), "/rope_theta': expected a number from 1.0");
@@ -442,6 +451,78 @@ BOOST_AUTO_TEST_CASE(the_base_of_the_rotary_angles_is_read_from_either_place) {
                    "/partial_rotary_factor': expected 1.0");
         is_refused(with_object("[1]"), "': expected an object, found [1]");
     }
+}
+
+BOOST_AUTO_TEST_CASE(scaled_rotary_angles_are_read_from_either_place) {
+    std::string const llama3 = R"("factor":8.0,"low_freq_factor":1.5,"high_freq_factor":4.0,)"
+                               R"("original_max_position_embeddings":512)";
+    calm::rotary_scaling const of_llama3{calm::rope_type::llama3, 8, 1.5, 4, 512};
+    calm::rotary_scaling const of_linear{.type = calm::rope_type::linear, .factor = 2.5};
+    auto const none = with(with(llama, "rope_theta", ""), "rope_scaling", "");
+    auto const is_read = [](std::string const& text, calm::rotary_scaling const& want, double base) {
+        auto const d = calm::parse_config_json(text, "c");
+        BOOST_TEST((d.llama.rope_scaling == want), text);
+        BOOST_TEST(d.rope_theta == base, text);
+        BOOST_TEST((value_of(again(text)) == value_of(text)), again(text));
+    };
+    // As transformers 4 writes them, also by the older name of rope_type.
+    is_read(with(llama, "rope_scaling", R"({"rope_type":"llama3",)" + llama3 + "}"), of_llama3, 50000);
+    is_read(with(llama, "rope_scaling", R"({"type":"linear","factor":2.5})"), of_linear, 50000);
+    is_read(with(llama, "rope_scaling", R"({"type":"linear","rope_type":"linear","factor":2.5})"), of_linear, 50000);
+    is_read(with(llama, "rope_scaling", R"({"rope_type":"default"})"), {}, 50000);
+    // As transformers 5 writes them, with or without the older keys.
+    auto const of_5 = R"({"rope_theta":500.0,"rope_type":"llama3",)" + llama3 + "}";
+    is_read(with(none, "rope_parameters", of_5), of_llama3, 500);
+    is_read(with(with(none, "rope_parameters", of_5), "rope_scaling", "null"), of_llama3, 500);
+    is_read(with(with(none, "rope_parameters", of_5), "rope_scaling", of_5), of_llama3, 500);
+    is_read(with(with(none, "rope_parameters", of_5), "rope_theta", "500.0"), of_llama3, 500);
+    // As this library writes them.
+    auto description = calm::model_description::of(model_kind::autoregressive);
+    description.llama.rope_scaling = of_llama3;
+    auto const written = calm::config_json_text(description);
+    BOOST_TEST((value_of(written)["rope_scaling"] == value_of(R"({"rope_type":"llama3",)" + llama3 + "}")), written);
+    description.vocab_size = 97;
+    is_read(calm::config_json_text(description), of_llama3, 10000);
+
+    auto const is_refused = [&](std::string const& scaling, std::string const& sentence) {
+        auto const said = refusal(with(llama, "rope_scaling", scaling));
+        BOOST_TEST(said.starts_with("dir/config.json, key 'rope_scaling/" + sentence), said);
+    };
+    is_refused(R"({"rope_type":"yarn","factor":4.0,"beta_fast":32})",
+               R"(rope_type': expected "default", "linear" or "llama3", found "yarn")");
+    is_refused(R"({"type":"dynamic","factor":4.0})", R"(rope_type': expected "default", "linear" or)");
+    is_refused(R"({"rope_type":3})", "rope_type': expected a string, found 3");
+    is_refused(R"({"rope_type":"linear"})", "factor': expected a number from 1.0 to 1000000.0, found no such key");
+    is_refused(R"({"rope_type":"linear","factor":0.5})", "factor': expected a number from 1.0");
+    is_refused(R"({"rope_type":"linear","factor":2.0,"low_freq_factor":1.0})", "low_freq_factor': unknown key");
+    is_refused(R"({"rope_type":"default","factor":2.0})", "factor': unknown key");
+    is_refused(R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":4.0,"high_freq_factor":4.0,)"
+               R"("original_max_position_embeddings":512})",
+               "high_freq_factor': expected more than low_freq_factor, 4.0, found 4.0");
+    auto const both = with(with(llama, "rope_scaling", R"({"type":"linear","factor":2.5})"), "rope_parameters",
+                           R"({"rope_type":"linear","factor":2.0})");
+    BOOST_TEST(refusal(both).starts_with("dir/config.json, key 'rope_parameters': expected the scaling of "
+                                         "'rope_scaling', found"),
+               refusal(both));
+}
+
+BOOST_AUTO_TEST_CASE(a_llama_may_have_any_eps_head_size_and_number_of_ends) {
+    auto const read = [](std::string const& key, std::string const& value) {
+        auto const text = with(llama, key, value);
+        BOOST_TEST((value_of(again(text)) == value_of(text)), again(text));
+        return calm::parse_config_json(text, "c");
+    };
+    using ids = std::vector<std::int64_t>;
+    BOOST_TEST(read("rms_norm_eps", "1e-05").rms_norm_eps == 1e-5);
+    BOOST_TEST(read("head_dim", "16").llama.head_dim == 16);
+    BOOST_TEST(read("head_dim", "12").llama.head_dim == 0);  // hidden_size / num_attention_heads
+    BOOST_TEST((read("eos_token_id", "2").eos_token_id == ids{2}));
+    BOOST_TEST((read("eos_token_id", "[128001,128008,128009]").eos_token_id == ids{128001, 128008, 128009}));
+    BOOST_TEST((read("eos_token_id", "null").eos_token_id == ids{}));
+    BOOST_TEST((read("eos_token_id", "").eos_token_id == ids{}));
+    auto description = calm::model_description::of(model_kind::autoregressive);
+    description.llama.head_dim = 16;
+    BOOST_TEST(value_of(calm::config_json_text(description))["head_dim"] == 16);
 }
 
 // The precision is written once, under the key that it was read from.
@@ -467,7 +548,7 @@ BOOST_AUTO_TEST_CASE(one_statement_of_the_precision_is_left) {
 
 BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_told_at_once) {
     auto text = with(with(llama, "hidden_act", "\"gelu\""), "hidden_size", "\"48\"");
-    text = with(with(text, "head_dim", "12"), "rope_scaling", "{}");
+    text = with(with(text, "head_dim", "12"), "rope_scaling", "[]");
     auto const said = refusal(text);
     BOOST_TEST(said.starts_with("dir/config.json: 3 problems\n"), said);
     for (auto const* const key : {"key 'hidden_size': ", "key 'hidden_act': ", "key 'rope_scaling': "})

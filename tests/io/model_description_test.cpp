@@ -18,7 +18,10 @@ struct keys {
         seen.emplace_back(key);
         seen.emplace_back(other);
     }
-    void rotary_base(std::string_view key, std::string_view object, double) { either(key, object, 0); }
+    void rotary_angles(double, calm::rotary_scaling const&) {
+        for (auto const* const key : {"rope_theta", "rope_scaling", "rope_parameters"}) seen.emplace_back(key);
+    }
+    void head_dim(calm::index_t, calm::index_t) { seen.emplace_back("head_dim"); }
     void operator()(calm::number_field const& field, calm::index_t) { seen.emplace_back(field.key); }
     void number(calm::field_value const& one) { seen.emplace_back(one.field.key); }
     void object(std::string_view key, auto const&, auto const&) { seen.emplace_back(key); }

@@ -137,6 +137,10 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_costs_its_products) {
     double const block = 3 * (token(1) + token(2) + token(3));
     BOOST_TEST(flops::train_autoregressive(c, 101, 4) * 4 == block, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(flops::train_autoregressive(c, 101, 1) == 0);
+    // Heads of 6 elements: queries of 24, keys of 12.
+    auto wide = c;
+    wide.head_dim = 6;
+    BOOST_TEST(flops::llama(wide, 5) == 3 * (2 * (8 * 24 + 2 * 8 * 12 + 24 * 8) + 2 * 3 * 8 * 10 + 2 * 2 * 24 * 5));
 }
 
 // The FLOPs that layers report equal the formulas for a configuration, which needs no compiled model.
@@ -146,10 +150,17 @@ BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
                             .num_hidden_layers = 3,
                             .num_attention_heads = 6,
                             .num_key_value_heads = 2};
+    constexpr llama_sizes wide{.hidden_size = 24,
+                               .intermediate_size = 40,
+                               .num_hidden_layers = 3,
+                               .num_attention_heads = 6,
+                               .num_key_value_heads = 2,
+                               .head_dim = 10};
     using block = transformer_block<24, 40, 6, 2>;
     for (double const attended : {1.0, 7.0, 100.5}) {
         BOOST_TEST(llama_stack<c>::flops(attended) == flops::llama(c, attended));
         BOOST_TEST(3 * block::flops(attended) == flops::llama(c, attended));
+        BOOST_TEST(llama_stack<wide>::flops(attended) == flops::llama(wide, attended));
     }
     static_assert(feed_forward_layer<24, 40>::flops() == flops::product(3, 24, 40));
     static_assert(repeated_layer<feed_forward_layer<24, 40>, 5>::flops() == 5 * flops::product(3, 24, 40));

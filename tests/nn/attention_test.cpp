@@ -9,11 +9,13 @@ namespace {
 constexpr double theta = 10000;
 
 // Attention over sequences of P positions, as a layer of rows.
-template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class Backend = cpu> struct attending {
+template <index_t D, index_t Heads, index_t KvHeads, index_t P, class T, class Backend = cpu,
+          index_t HeadSize = D / Heads>
+struct attending {
     using space_type = space<Backend, T>;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    attention<D, Heads, KvHeads, space<Backend, T>> inner;
+    attention<D, Heads, KvHeads, space<Backend, T>, HeadSize> inner;
     using saved_activations = typename decltype(inner)::saved_activations;
     saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         return inner.forward(ctx, x, P, theta);
@@ -28,10 +30,12 @@ template <class T> using few = attending<12, 6, 3, 5, T>;   // fewer positions t
 template <class T> using many = attending<8, 2, 1, 70, T>;  // more positions than a tile
 template <class T> using alone = attending<8, 2, 2, 1, T>;  // one position
 template <class T> using wide = attending<32, 4, 2, 130, T>;
+template <class T> using other_width = attending<12, 2, 1, 5, T, cpu, 8>;  // heads of 8 elements, not of 12 / 2
 template <class T, class Backend> using few_on = attending<12, 6, 3, 5, T, Backend>;
 template <class T, class Backend> using many_on = attending<8, 2, 1, 70, T, Backend>;
 template <class T, class Backend> using alone_on = attending<8, 2, 2, 1, T, Backend>;
 template <class T, class Backend> using wide_on = attending<32, 4, 2, 130, T, Backend>;
+template <class T, class Backend> using other_width_on = attending<12, 2, 1, 5, T, Backend, 8>;
 template <class T, class Backend> using broad_on = attending<72, 2, 1, 33, T, Backend>;  // heads wider than a slice
 
 // The textbook formula softmax(q k^T / sqrt(d)) v, with rotation by its definition, in double.
@@ -96,6 +100,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     check_layer<few>(15);  // three sequences
     check_layer<many>(140, {}, {}, 6);
     check_layer<alone>(2);
+    check_layer<other_width>(15);
 }
 
 BOOST_AUTO_TEST_CASE(laws) {
@@ -109,6 +114,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(devices_agree, E, test_devices) {
     check_device<E, alone_on>(3);
     check_device<E, wide_on>(260);
     check_device<E, broad_on>(66);
+    check_device<E, other_width_on>(15);
 }
 
 // One key takes all the weight.

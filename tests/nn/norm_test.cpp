@@ -70,6 +70,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_root_mean_square_of_a_row, on, test_devices) {
                                               typename on::context{}.saved.template take<T>(extents<1>()))::backend>);
 }
 
+// x = (3, 4) has mean square 12.5; with eps 3.5 the root is 4.
+BOOST_AUTO_TEST_CASE(a_layer_adds_its_own_eps) {
+    prepared<rms_norm_layer<2, space<cpu, double>, result_as::numbers, norm_eps{3.5}>, double> p;
+    std::fill_n(p.params[0].value, 2, 1.0);
+    std::vector<double> const x{3, 4};
+    auto const y = p.model.forward(p.ctx, matrix_view<double const, 2>(x.data(), extents<dyn, 2>(1))).y;
+    BOOST_TEST(y[0] == 0.75);
+    BOOST_TEST(y[1] == 1.0);
+}
+
 BOOST_AUTO_TEST_CASE(normalised_rows) {
     constexpr index_t D = 130;
     prepared<wide_layered<double>, double> p;

@@ -67,6 +67,32 @@ BOOST_AUTO_TEST_CASE(greedy_texts_take_the_likeliest_token_each_time) {
     }
 }
 
+// Any of the ends ends a text, and EOS only if it is one of them.
+BOOST_AUTO_TEST_CASE(a_text_ends_at_each_of_its_ends) {
+    random_model m;
+    context<> ctx(1, 2);
+    std::vector<token_id> const prompt{0, 1, 2};
+    auto const text_until = [&](std::vector<token_id> ends) {
+        return generate(ctx, m.own.model, prompt, special_tokens{.bos = 6, .eos = -1, .pad = 8},
+                        {.sampler = {.T = 0.9}, .max_tokens = 30, .seed = 5, .ends = std::move(ends)});
+    };
+    auto const whole = text_until({}).tokens;
+    BOOST_TEST(whole.size() == 30U);
+    auto const first = [&](token_id id) { return std::find(whole.begin(), whole.end(), id); };
+    token_id const early = whole[3], late = *std::find_if(whole.begin() + 4, whole.end(),
+                                                          [&](token_id id) { return first(id) > whole.begin() + 4; });
+    for (auto const& ends : {std::vector{early, late}, std::vector{late, early}, std::vector{late}}) {
+        auto const end = std::min(first(ends.front()), first(ends.back()));
+        auto const made = text_until(ends);
+        BOOST_TEST(made.stopped_at_eos);
+        BOOST_TEST(made.tokens == std::vector<token_id>(whole.begin(), end), boost::test_tools::per_element());
+    }
+    // The vocabulary's EOS is not among them.
+    auto const made = generate(ctx, m.own.model, prompt, special_tokens{.bos = 6, .eos = early, .pad = 8},
+                               {.sampler = {.T = 0.9}, .max_tokens = 30, .seed = 5, .ends = {late}});
+    BOOST_TEST(made.tokens == std::vector<token_id>(whole.begin(), first(late)), boost::test_tools::per_element());
+}
+
 // First tokens of many texts follow the model's distribution: every frequency within five standard errors.
 BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     random_model m;

@@ -97,34 +97,43 @@ public:
         (*this)(other, value);
     }
 
-    // The base of the rotary angles, under its own key or in the object that transformers 5 writes. That object may
-    // request no other kind of rotary angles.
-    void rotary_base(std::string_view key, std::string_view object, double& base) {
-        bool is_stated = keys_.contains(key);
-        (*this)(key, base);
-        auto const found = keep(object);
-        if (!found) return;
-        simdjson::dom::object parameters;
-        if (found->get(parameters)) return fail(object, "expected an object, found " + text(*found));
-        for (auto const [name, value] : parameters) {
-            auto const place = std::string(object) + "/" + std::string(name);
-            double given = 0;
-            if (name == "rope_type" || name == "type") {
-                require_equal(place, value, "default");
-            } else if (name == "partial_rotary_factor") {
-                require_equal(place, value, 1.0);
-            } else if (name != key) {
-                if (!value.is_null()) refuse(place, value);
-            } else if (!read(value, given, key)) {
-                fail(place, "expected " + expected(base, key) + ", found " + text(value));
-            } else if (is_stated && given != base) {
-                fail(place, "expected " + text(base) + ", the value of " + in_quotes(key) + ", found " + text(given));
-            } else if (!is_stated) {
-                base = given;
-                is_stated = true;
-                extras_.stated_by.emplace(key, object);
+    // Base and scaling of the rotary angles, under their own keys or in the object that transformers 5 writes. Whatever
+    // is stated twice must agree.
+    void rotary_angles(double& base, rotary_scaling& scaling) {
+        std::string_view base_from = keys_.contains("rope_theta") ? "rope_theta" : "";
+        (*this)("rope_theta", base);
+        if (!keys_.contains("rope_scaling")) extras_.omitted.emplace("rope_scaling");
+        bool is_scaling_stated = false;
+        for (std::string_view const key : {"rope_scaling", "rope_parameters"}) {
+            auto const found = keep(key);
+            if (!found) continue;
+            auto const stated = read_angles(key, *found);
+            if (!stated) continue;
+            if (stated->base && base_from.empty()) {
+                base = *stated->base;
+                base_from = key;
+                extras_.stated_by.emplace("rope_theta", key);
+            } else if (stated->base && *stated->base != base) {
+                fail(std::string(key) + "/rope_theta", "expected " + text(base) + ", the value of " +
+                                                           in_quotes(base_from) + ", found " + text(*stated->base));
             }
+            if (is_scaling_stated && stated->scaling != scaling)
+                fail(key, "expected the scaling of 'rope_scaling', found " + text(*found) + "; remove one of the two");
+            scaling = stated->scaling;
+            is_scaling_stated = true;
+            if (key == "rope_parameters" && extras_.omitted.contains("rope_scaling"))
+                extras_.stated_by.emplace("rope_scaling", key);
         }
+    }
+
+    // The elements per head. The value is kept with the unknown keys; `usual` is read as 0.
+    void head_dim(index_t& size, index_t usual) {
+        auto const found = keep("head_dim");
+        if (!found) return;
+        std::int64_t stated = 0;
+        if (!read(*found, stated, "head_dim"))
+            return fail("head_dim", "expected " + expected(stated, "head_dim") + ", found " + text(*found));
+        size = stated == usual ? 0 : stated;
     }
 
     // Keeps the keys that were not visited. If `describes_numbers`, keys that are not known to be harmless are refused,
@@ -137,6 +146,47 @@ public:
     }
 
 private:
+    // The content of an object that states rotary angles.
+    struct stated_angles {
+        std::optional<double> base;
+        rotary_scaling scaling;
+    };
+    // nullopt if it is no object or has no known type.
+    std::optional<stated_angles> read_angles(std::string_view key, simdjson::dom::element found) {
+        simdjson::dom::object object;
+        if (found.get(object)) {
+            fail(key, "expected an object, found " + text(found));
+            return std::nullopt;
+        }
+        json_extras kept;  // unused: the object is written back as it is
+        config_reader inner(object, prefix_ + std::string(key) + "/", kept, problems_);
+        stated_angles stated;
+        double base = 0;
+        inner("rope_theta", base);
+        if (base > 0) stated.base = base;
+        if (!inner.read_rope_type(stated.scaling.type)) return std::nullopt;
+        rotary_scaling::visit_fields(stated.scaling,
+                                     [&](std::string_view name, auto& value) { inner(name, value, true); });
+        inner.only_if_there("partial_rotary_factor", 1.0);
+        inner.keep_rest(true);
+        if (stated.scaling.high_freq_factor <= stated.scaling.low_freq_factor)
+            inner.fail("high_freq_factor", "expected more than low_freq_factor, " +
+                                               text(stated.scaling.low_freq_factor) + ", found " +
+                                               text(stated.scaling.high_freq_factor));
+        return stated;
+    }
+    // False if the type is unknown. Older files name the key "type".
+    bool read_rope_type(rope_type& type) {
+        std::string name(name_of(type));
+        either("rope_type", "type", name);
+        for (auto const known : {rope_type::unscaled, rope_type::linear, rope_type::llama3}) {
+            type = known;
+            if (name == name_of(known)) return true;
+        }
+        fail("rope_type", "expected \"default\", \"linear\" or \"llama3\", found \"" + printable(name) + '"');
+        return false;
+    }
+
     std::optional<simdjson::dom::element> take(std::string_view key, bool required, std::string const& wanted) {
         auto const found = keys_.find(key);
         if (found == keys_.end()) {
@@ -195,6 +245,9 @@ private:
                                   : "a number from " + text(range.least) + " to " + text(range.most);
     }
     static std::string expected(bool, std::string_view) { return "true or false"; }
+    static std::string expected(std::vector<std::int64_t> const&, std::string_view key) {
+        return "a token id" + text(range_of(key)) + ", a list of them, or null";
+    }
     static std::string expected(std::string const&, std::string_view) { return "a string"; }
     static std::string expected(std::vector<std::string> const&, std::string_view) { return "a list of strings"; }
     template <class T> static std::string expected(std::optional<T> const&, std::string_view) { return "an object"; }
@@ -211,6 +264,15 @@ private:
             return false;
         else
             to = id;
+        return true;
+    }
+    static bool read(simdjson::dom::element from, std::vector<std::int64_t>& to, std::string_view key) {
+        to.clear();
+        simdjson::dom::array list;
+        if (from.is_null()) return true;
+        if (from.get(list)) return read(from, to.emplace_back(), key);
+        for (auto const entry : list)
+            if (!read(entry, to.emplace_back(), key)) return false;
         return true;
     }
     static bool read(simdjson::dom::element from, std::uint64_t& to, std::string_view) { return !from.get(to); }
@@ -250,6 +312,15 @@ private:
     std::map<std::string, simdjson::dom::element, std::less<>> keys_;
 };
 
+// `rope_scaling` of config.json: null if unscaled.
+inline nlohmann::ordered_json json_of(rotary_scaling const& scaling) {
+    nlohmann::ordered_json json;
+    if (scaling.type == rope_type::unscaled) return json;
+    json["rope_type"] = name_of(scaling.type);
+    rotary_scaling::visit_fields(scaling, [&](std::string_view key, auto value) { json[std::string(key)] = value; });
+    return json;
+}
+
 // Builds the JSON of a description: the keys it visits, then the unknown ones. A key that the file omitted is omitted
 // again as long as it has the value of `plain`.
 template <class T> nlohmann::ordered_json json_of(T const& described, T const& plain);
@@ -281,7 +352,21 @@ public:
     template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
     template <class T> void only_if_there(std::string_view, T, bool = false) {}  // the value read is among the extras
     template <class T> void either(std::string_view key, std::string_view, T const& value) { (*this)(key, value); }
-    void rotary_base(std::string_view key, std::string_view, double base) { (*this)(key, base); }
+    // One id is a number, none is null.
+    void operator()(std::string_view key, std::vector<std::int64_t> const& ids, bool = false) {
+        auto& json = json_[std::string(key)];
+        if (ids.size() == 1)
+            json = ids.front();
+        else if (!ids.empty())
+            json = ids;
+    }
+    void rotary_angles(double base, rotary_scaling const& scaling) {
+        (*this)("rope_theta", base);
+        json_["rope_scaling"] = json_of(scaling);
+    }
+    void head_dim(index_t size, index_t) {
+        if (size > 0) json_["head_dim"] = size;
+    }
 
 private:
     nlohmann::ordered_json& json_;
@@ -344,6 +429,20 @@ inline model_description parse_config_json(std::string_view text, std::string co
 // Reads a config.json. Throws as parse_config_json, and errc::model_file if the file cannot be read.
 inline model_description read_config_json(std::string const& path) {
     return parse_config_json(mapped_file::open(path, errc::model_file).text(), path);
+}
+
+// eos_token_id of a generation_config.json, which transformers prefers to that of config.json; empty if it has none.
+// Other keys are not read. Throws errc::model_file if it is no JSON object or the ids are invalid.
+inline std::vector<std::int64_t> read_generation_config(std::string const& path) {
+    auto const file = mapped_file::open(path, errc::model_file);
+    simdjson::dom::parser parser;
+    auto const object = detail::json_object(parser, file.text(), json_limit::config, path);
+    json_extras unused;
+    problem_list problems;
+    std::vector<std::int64_t> ids;
+    detail::config_reader(object, "", unused, problems)("eos_token_id", ids);
+    problems.throw_if_any(path);
+    return ids;
 }
 
 // The text of a config.json: published keys, our object "calm" if there is one, and the unknown keys. Throws

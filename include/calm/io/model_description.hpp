@@ -6,7 +6,8 @@
 // - key.only(name, value) for a key with one allowed value;
 // - key.only_if_there(name, value, derived) for a key with one allowed value or null, written only if it was read;
 // - key.either(name, other, member) for a key with two names;
-// - key.rotary_base(name, object, member) for the base of the rotary angles;
+// - key.rotary_angles(base, scaling) for the rotary angles, which files state in several ways;
+// - key.head_dim(member, usual) for the elements per head, written only if it is not `usual`, where the member is 0;
 // - key.number(value) for a number of the head;
 // - key.object(name, member, make) for an object that starts as make().
 // `describes_numbers`: keys of this object may affect computations, so every key must be known.
@@ -147,15 +148,15 @@ struct model_description {
     std::string model_type;                       // the head's name, or llama
     std::int64_t vocab_size = 0;                  // V, the number of token ids
     autoencoder_description autoencoder;          // in a CALM only the published sizes; the others may be in `calm`
-    llama_sizes llama;                            // of a language model, except rope_theta
+    llama_sizes llama;                            // of a language model, except rope_theta and rms_norm_eps
     double rope_theta = 10000.0;                  // base of the rotary angles
     bool use_cache = true;                        // for other programs; kept
     std::string ae_path;                          // directory of the autoencoder, relative to this one
-    double rms_norm_eps = 1e-6;                   // only 1e-6 is supported
+    double rms_norm_eps = 1e-6;                   // added under the root of every norm
     double initializer_range = 0.02;              // for other programs; kept
     std::int64_t max_position_embeddings = 2048;  // positions per sequence, as published
     std::optional<std::int64_t> bos_token_id;     // for other programs; kept
-    std::optional<std::int64_t> eos_token_id;     // for other programs; kept
+    std::vector<std::int64_t> eos_token_id;       // each ends a text of an autoregressive model; may be empty
     std::optional<std::int64_t> pad_token_id;     // for other programs; kept
     bool tie_word_embeddings = false;             // of an autoregressive model; otherwise only kept
     std::string torch_dtype = "float32";          // type of the stored weights
@@ -177,15 +178,17 @@ struct model_description {
             autoencoder_description::visit(self.autoencoder, key);
         } else {
             llama_sizes::visit_fields(self.llama, key);
-            key.rotary_base("rope_theta", "rope_parameters", self.rope_theta);
-            key.only("rope_scaling", nullptr);
+            key.rotary_angles(self.rope_theta, self.llama.rope_scaling);
             key.only_if_there("rope_interleaved", false);
             key.only_if_there("partial_rotary_factor", 1.0);
             key.only("attention_bias", false);
             key.only("attention_dropout", 0.0);
             key("use_cache", self.use_cache);
-            key.only_if_there("head_dim", self.llama.hidden_size / std::max<index_t>(1, self.llama.num_attention_heads),
-                              true);
+            auto const usual = self.llama.hidden_size / std::max<index_t>(1, self.llama.num_attention_heads);
+            if (self.kind == model_kind::autoregressive)
+                key.head_dim(self.llama.head_dim, usual);
+            else
+                key.only_if_there("head_dim", usual, true);
         }
         key.only_if_there("quantization_config", nullptr);
         if (self.kind == model_kind::calm) {

@@ -142,7 +142,8 @@ model_description describe_autoregressive(index_t vocabulary, calm_description o
     auto d = model_description::of(model_kind::autoregressive);
     d.vocab_size = vocabulary;
     d.llama = C.llama;
-    d.rope_theta = static_cast<double>(C.llama.rope_theta);
+    d.rope_theta = C.llama.rope_theta;
+    d.rms_norm_eps = C.llama.rms_norm_eps;
     d.tie_word_embeddings = C.tie_word_embeddings;
     ours.extras.omitted.insert({"posterior_std", "input"});  // a CALM's
     d.calm = std::move(ours);

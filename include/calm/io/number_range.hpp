@@ -22,6 +22,11 @@ inline constexpr std::array number_ranges{
     number_field{"kl_weight", "", 0, limits::weight},
     number_field{"posterior_std", "", 0, 1e39},  // as float, measured in training
     number_field{"rope_theta", "", 1, 1e12},
+    number_field{"factor", "", 1, 1e6},
+    number_field{"low_freq_factor", "", 0, 1e6},
+    number_field{"high_freq_factor", "", 0, 1e6},
+    number_field{"original_max_position_embeddings", "", 1, limits::text_tokens},
+    number_field{"head_dim", "", 2, limits::width},
     number_field{"rms_norm_eps", "", 0, 1},
     number_field{"initializer_range", "", 0, 1000},
 };

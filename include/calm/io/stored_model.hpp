@@ -28,10 +28,12 @@ struct stored_model {
     configuration<any_head> sizes = {};                    // for an autoencoder, only sizes.autoencoder is used
     std::shared_ptr<stored_weights const> weights = {};    // never null in a model that was read
     std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not contain its own; otherwise null
+    // Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
+    // config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
+    std::vector<token_id> ends = {};
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
-    // The configuration of an autoregressive model according to its config.json. A fractional base of the rotary angles
-    // is rounded down; differences() compares the value that was read.
+    // The configuration of an autoregressive model according to its config.json.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
     // The path of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
@@ -132,7 +134,13 @@ public:
     void compare(autoencoder_configuration const& a, autoencoder_configuration const& b) {
         compare(field_values::of(a), field_values::of(b), "autoencoder ");
     }
-    void compare(llama_sizes const& a, llama_sizes const& b) { compare(field_values::of(a), field_values::of(b)); }
+    void compare(llama_sizes const& a, llama_sizes const& b) {
+        compare(field_values::of(a), field_values::of(b));
+        if (a.head_dim != b.head_dim) compare("head_dim", a.head_size(), b.head_size());
+        compare("rms_norm_eps", a.rms_norm_eps, b.rms_norm_eps);
+        compare("rope_theta", a.rope_theta, b.rope_theta);
+        compare("rope_scaling", a.rope_scaling, b.rope_scaling);
+    }
     void compare(configuration<any_head> const& a, configuration<any_head> const& b) {
         compare("head", a.head.name(), b.head.name());
         compare(a.autoencoder, b.autoencoder);
@@ -154,6 +162,7 @@ private:
     static std::string text(bool b) { return b ? "true" : "false"; }
     static std::string text(index_t n) { return std::to_string(n); }
     static std::string text(double x) { return nlohmann::ordered_json(x).dump(); }
+    static std::string text(rotary_scaling const& scaling) { return json_of(scaling).dump(); }
 };
 
 }  // namespace detail
@@ -167,7 +176,8 @@ inline std::string_view name_of(model_kind kind) {
 inline autoregressive_configuration stored_model::autoregressive() const {
     autoregressive_configuration c;
     c.llama = description.llama;
-    c.llama.rope_theta = static_cast<index_t>(description.rope_theta);
+    c.llama.rope_theta = description.rope_theta;
+    c.llama.rms_norm_eps = description.rms_norm_eps;
     c.tie_word_embeddings = description.tie_word_embeddings;
     c.vocab_size = description.vocab_size;
     return c;
@@ -191,6 +201,7 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
     list.compare(expected, found.sizes);
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     list.compare("rope_theta", calm::rope_theta, found.description.rope_theta);
+    list.compare("rope_scaling", rotary_scaling{}, found.description.llama.rope_scaling);
     return list.lines;
 }
 
@@ -200,8 +211,6 @@ inline std::vector<std::string> differences(autoregressive_configuration const& 
     list.compare("kind", name_of(model_kind::autoregressive), name_of(found.description.kind));
     if (!list.lines.empty()) return list.lines;
     list.compare(expected, found.autoregressive());
-    list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
-    list.compare("rope_theta", static_cast<double>(expected.llama.rope_theta), found.description.rope_theta);
     return list.lines;
 }
 
@@ -247,6 +256,15 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
                 "expected the name of a file next to it that holds nothing else, found " + in_quotes(file));
 }
 
+// The ids that end a text, by the files of an autoregressive model.
+inline std::vector<token_id> ends_of(stored_model const& m) {
+    auto const path = m.path("generation_config.json");
+    std::error_code absent;
+    auto ids = std::filesystem::exists(path, absent) ? read_generation_config(path) : std::vector<std::int64_t>();
+    if (ids.empty()) ids = m.description.eos_token_id;
+    return {ids.begin(), ids.end()};
+}
+
 // Reads config.json of a complete directory and the sizes in it. Returns the name of the tokenizer file, or "".
 inline std::string read_description(stored_model& m) {
     std::error_code unknown;
@@ -258,6 +276,7 @@ inline std::string read_description(stored_model& m) {
     m.description = read_config_json(m.path(config_file));
     auto const& d = m.description;
     m.sizes = described_sizes(d);
+    if (d.kind == model_kind::autoregressive) m.ends = ends_of(m);
     std::string tokenizer = d.calm && d.calm->tokenizer ? d.calm->tokenizer->file : "";
     if (d.calm && d.calm->tokenizer &&
         (!is_plain_file_name(tokenizer) || tokenizer == config_file || names_weights(tokenizer)))
@@ -331,7 +350,7 @@ inline std::vector<std::string> impossible_sizes(stored_model const& m) {
     if (!check::key_value_heads_divide_heads(llama))
         lines.emplace_back("expected num_key_value_heads to divide num_attention_heads");
     if (lines.empty() && !check::head_size_is_even(llama))
-        lines.emplace_back("expected an even hidden_size / num_attention_heads");
+        lines.emplace_back("expected an even head_dim, by default hidden_size / num_attention_heads");
     return lines;
 }
 

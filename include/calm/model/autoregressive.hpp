@@ -21,14 +21,17 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static_assert(
-        check::sizes_are_allowed(C.llama) && C.llama.rope_theta > 0,
+        check::sizes_are_allowed(C.llama),
         "calm::autoregressive_model: every size of the configuration must be positive, and within calm::limits");
+    static_assert(check::numbers_are_allowed(C.llama),
+                  "calm::autoregressive_model: rope_theta and factor must be positive, rms_norm_eps must not be "
+                  "negative, and high_freq_factor must be above low_freq_factor");
     static_assert(check::heads_divide_width(C.llama),
                   "calm::autoregressive_model: num_attention_heads must divide hidden_size");
     static_assert(check::key_value_heads_divide_heads(C.llama),
                   "calm::autoregressive_model: num_key_value_heads must divide num_attention_heads");
     static_assert(check::head_size_is_even(C.llama),
-                  "calm::autoregressive_model: rotary embeddings need an even hidden_size / num_attention_heads");
+                  "calm::autoregressive_model: rotary embeddings need an even head_dim");
     using scalar = T;
     using backend = Backend;
     static constexpr index_t K = 1;  // tokens per position in generation and evaluation

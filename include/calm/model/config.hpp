@@ -10,6 +10,7 @@
 #include "calm/model/head.hpp"
 #include "calm/model/limits.hpp"
 #include "calm/tensor/core/extents.hpp"
+#include "calm/tensor/ops/rotary_angles.hpp"
 
 namespace calm {
 
@@ -79,9 +80,17 @@ struct llama_sizes {
     index_t num_hidden_layers = 12;    // blocks
     index_t num_attention_heads = 12;  // divides hidden_size into even heads
     index_t num_key_value_heads = 12;  // divides num_attention_heads
-    index_t rope_theta = 10'000;       // base of the rotary angles
+    index_t head_dim = 0;              // elements per head, even; 0: hidden_size / num_attention_heads
+    double rope_theta = 10'000;        // base of the rotary angles
+    rotary_scaling rope_scaling = {};  // of the rotary angles
+    double rms_norm_eps = 1e-6;        // added under the root of every norm
 
-    // Visits every size in file order, except rope_theta, which need not be an integer in files.
+    // The elements per head.
+    [[nodiscard]] constexpr index_t head_size() const {
+        return head_dim > 0 ? head_dim : hidden_size / num_attention_heads;
+    }
+
+    // Visits every size that each file states, in file order.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         using detail::size_field;
         visitor(size_field("hidden_size", "D, hidden", limits::width), self.hidden_size);
@@ -119,7 +128,8 @@ template <class Head> inline constexpr bool is_configuration<configuration<Head>
 template <class T>
 concept model_configuration = detail::is_configuration<std::remove_cv_t<T>>;
 
-// Assembles a configuration from its parts. rope_theta is ignored: every backbone has the same base.
+// Assembles a configuration from its parts. Only the visited sizes of the Llama stack are used: the others are the same
+// in every backbone.
 template <class Head>
 constexpr configuration<Head> configuration_from(autoencoder_configuration const& autoencoder, llama_sizes const& c,
                                                  Head head, input_kind input) {
@@ -162,9 +172,19 @@ template <class Sizes> constexpr bool heads_divide_width(Sizes const& c) {
 template <class Sizes> constexpr bool key_value_heads_divide_heads(Sizes const& c) {
     return c.num_attention_heads % c.num_key_value_heads == 0;
 }
-// hidden_size / num_attention_heads is even, as rotary embeddings require.
-template <class Sizes> constexpr bool head_size_is_even(Sizes const& c) {
-    return c.hidden_size / c.num_attention_heads % 2 == 0;
+// rope_theta and factor are positive, rms_norm_eps is not negative, and high_freq_factor exceeds low_freq_factor.
+constexpr bool numbers_are_allowed(llama_sizes const& c) {
+    auto const& scaling = c.rope_scaling;
+    return c.rope_theta > 0 && c.rms_norm_eps >= 0 && scaling.factor > 0 &&
+           scaling.high_freq_factor > scaling.low_freq_factor;
+}
+// The size of a head is even, as rotary embeddings require.
+constexpr bool head_size_is_even(llama_sizes const& c) {
+    return c.head_size() % 2 == 0;
+}
+// The same of a backbone.
+template <class Head> constexpr bool head_size_is_even(configuration<Head> const& c) {
+    return head_size_is_even(llama_sizes_of(c));
 }
 }  // namespace check
 

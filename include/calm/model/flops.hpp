@@ -50,9 +50,9 @@ constexpr double decoder(autoencoder_configuration const& c, index_t V) {
 // A Llama stack, per position. `attended`: mean number of positions attended to.
 constexpr double llama(llama_sizes const& c, double attended) {
     index_t const D = c.hidden_size;
-    index_t const kv = D / c.num_attention_heads * c.num_key_value_heads;
+    index_t const q = c.num_attention_heads * c.head_size(), kv = c.num_key_value_heads * c.head_size();
     double const layer =
-        product(2, D, D) + product(2, D, kv) + 2 * attended * product(1, D, 1) + product(3, D, c.intermediate_size);
+        product(2, D, q) + product(2, D, kv) + 2 * attended * product(1, q, 1) + product(3, D, c.intermediate_size);
     return static_cast<double>(c.num_hidden_layers) * layer;
 }
 // Without the encoder, which encodes every patch again if latents are read; `attended` as above.

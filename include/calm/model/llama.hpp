@@ -18,11 +18,12 @@ inline constexpr double rope_theta = 10000.0;  // published base of CALM's rotar
 
 // a = x + attention(RMSNorm(x)), y = a + SwiGLU(RMSNorm(a)), on rows of width D with Inner hidden elements in the
 // SwiGLU. Extra arguments go to attention. Norms are visited last, as checkpoints list them.
-template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>>
+template <index_t D, index_t Inner, index_t Heads, index_t KvHeads, class Space = space<>, index_t HeadSize = D / Heads,
+          norm_eps Eps = norm_eps{}>
 struct transformer_block
-    : sequential<
-          residual<sequential<rms_norm_layer<D, Space, result_as::activations>, attention<D, Heads, KvHeads, Space>>>,
-          residual<sequential<rms_norm_layer<D, Space, result_as::activations>, swiglu<D, Inner, Space>>>> {
+    : sequential<residual<sequential<rms_norm_layer<D, Space, result_as::activations, Eps>,
+                                     attention<D, Heads, KvHeads, Space, HeadSize>>>,
+                 residual<sequential<rms_norm_layer<D, Space, result_as::activations, Eps>, swiglu<D, Inner, Space>>>> {
     template <class Visitor> void visit(Visitor& visitor) {
         auto& [attending, feeding] = this->layers;
         auto& [input_layernorm, self_attn] = attending.inner.layers;
@@ -38,20 +39,23 @@ struct transformer_block
 // rows 0 .. p of its sequence.
 template <llama_sizes S, class Space = space<>>
 struct llama_stack
-    : sequential<named<"layers", repeated_layer<transformer_block<S.hidden_size, S.intermediate_size,
-                                                                  S.num_attention_heads, S.num_key_value_heads, Space>,
-                                                static_cast<std::size_t>(S.num_hidden_layers)>>,
-                 named<"norm", rms_norm_layer<S.hidden_size, Space>>> {
+    : sequential<
+          named<"layers",
+                repeated_layer<transformer_block<S.hidden_size, S.intermediate_size, S.num_attention_heads,
+                                                 S.num_key_value_heads, Space, S.head_size(), norm_eps{S.rms_norm_eps}>,
+                               static_cast<std::size_t>(S.num_hidden_layers)>>,
+          named<"norm", rms_norm_layer<S.hidden_size, Space, result_as::numbers, norm_eps{S.rms_norm_eps}>>> {
     using parts = typename llama_stack::sequential;  // blocks and norm
     using typename parts::saved_activations;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static constexpr index_t D = S.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // number of blocks
-    static constexpr auto theta = static_cast<double>(S.rope_theta);                     // base of the rotary angles
-    using attention_type = attention<D, S.num_attention_heads, S.num_key_value_heads, Space>;  // in each block
-    using rows_view = matrix_view<T const, D, Backend>;                                        // (R, D)
-    using hidden_view = matrix_view<T, D, Backend>;                                            // (R, D)
+    static constexpr rotary_angles angles{S.rope_theta, S.rope_scaling};
+    using attention_type =
+        attention<D, S.num_attention_heads, S.num_key_value_heads, Space, S.head_size()>;  // in each block
+    using rows_view = matrix_view<T const, D, Backend>;                                    // (R, D)
+    using hidden_view = matrix_view<T, D, Backend>;                                        // (R, D)
 
     // Keys and values of every layer, for B sequences of possibly different lengths.
     struct cache {
@@ -84,12 +88,12 @@ struct llama_stack
 
     // x: P = positions rows per sequence. Throws errc::usage if the rows are not whole sequences.
     saved_activations forward(context<Backend>& ctx, rows_view const& x, index_t positions) const {
-        return parts::forward(ctx, x, positions, theta);
+        return parts::forward(ctx, x, positions, angles);
     }
 
     // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. Consumes s.
     void backward(context<Backend>& ctx, saved_activations const& s, rows_view const& dy, hidden_view const& dx) {
-        parts::backward(ctx, s, dy, dx, theta);
+        parts::backward(ctx, s, dy, dx, angles);
     }
 
     // An empty cache for B sequences of at most `capacity` positions.
@@ -105,7 +109,7 @@ struct llama_stack
         arena_scope const scope(ctx.workspace);
         auto const now = c.layers.front().as_now(sequences);
         auto const there = to_device(ctx, std::span(now));
-        return parts::extend(ctx, x, c.layers, theta, there);
+        return parts::extend(ctx, x, c.layers, angles, there);
     }
 };
 

@@ -64,13 +64,13 @@ private:
 
 // Adds the tensors of a Llama stack, named as in LlamaModel. num_attention_heads must divide hidden_size.
 inline void add_tensors(tensor_shapes& to, llama_sizes const& c) {
-    index_t const keys = c.hidden_size / c.num_attention_heads * c.num_key_value_heads;
+    index_t const queries = c.num_attention_heads * c.head_size(), keys = c.num_key_value_heads * c.head_size();
     to.repeated("layers", c.num_hidden_layers, [&] {
         to.gain("input_layernorm", c.hidden_size);
-        to.matrix("self_attn.q_proj", c.hidden_size, c.hidden_size);
+        to.matrix("self_attn.q_proj", c.hidden_size, queries);
         to.matrix("self_attn.k_proj", c.hidden_size, keys);
         to.matrix("self_attn.v_proj", c.hidden_size, keys);
-        to.matrix("self_attn.o_proj", c.hidden_size, c.hidden_size);
+        to.matrix("self_attn.o_proj", queries, c.hidden_size);
         to.gain("post_attention_layernorm", c.hidden_size);
         to.swiglu("mlp", c.hidden_size, c.intermediate_size);
     });

@@ -12,8 +12,9 @@ namespace calm {
 
 // Causal self-attention on rows of width D: y = softmax(q k^T / sqrt(head_size)) v W_o, without biases. Queries and
 // keys are rotated by their position in the sequence. Each of the KvHeads key and value heads serves Heads / KvHeads
-// query heads.
-template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> struct attention {
+// query heads. A head has HeadSize elements.
+template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>, index_t HeadSize = D / Heads>
+struct attention {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -22,59 +23,61 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     using scalar = T;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr index_t head_size = D / Heads;  // elements per head, even
+    static constexpr index_t head_size = HeadSize;  // elements per head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
+    static constexpr index_t q_width = Heads * head_size;     // width of the queries, and of the concatenated heads
     static constexpr index_t kv_width = KvHeads * head_size;  // width of the keys, and of the values
 
     using input = activations<T const, D, Backend>;  // (R, D)
     // bf16 storage requires head_size % 8 == 0 (16-byte rows of a head).
     static constexpr result_as of_heads = head_size % 8 == 0 ? result_as::activations : result_as::numbers;
 
-    linear<D, D, with_bias::no, Space, of_heads> q_proj;         // queries
+    linear<D, q_width, with_bias::no, Space, of_heads> q_proj;   // queries
     linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  // keys
     linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  // values
-    linear<D, D, with_bias::no, Space> o_proj;                   // applied to the concatenated heads
+    linear<q_width, D, with_bias::no, Space> o_proj;             // applied to the concatenated heads
 
     // FLOPs of all matrix products per row (forward). `attended` is the mean number of positions attended to; each
     // costs one product with its key and one with its value.
     static constexpr double flops(double attended) {
         return 2 * decltype(q_proj)::flops() + 2 * decltype(k_proj)::flops() +
-               2 * attended * 2 * static_cast<double>(D);
+               2 * attended * 2 * static_cast<double>(q_width);
     }
 
     struct saved_activations {
-        index_t positions;                               // P: rows are (B, P)
-        typename decltype(q_proj)::saved_activations q;  // y: (R, D), rotated
-        typename decltype(k_proj)::saved_activations k;  // y: (R, kv_width), rotated
-        typename decltype(v_proj)::saved_activations v;  // y: (R, kv_width)
-        result_rows<of_heads, T, D, Backend> mixed;      // (R, D)
-        typename decltype(o_proj)::saved_activations o;  // x: mixed
-        view<T, extents<dyn, dyn, Heads>, Backend> lse;  // stored (B, heads, P)
-        matrix_view<T, D, Backend> y;                    // (R, D)
+        index_t positions;                                 // P: rows are (B, P)
+        typename decltype(q_proj)::saved_activations q;    // y: (R, q_width), rotated
+        typename decltype(k_proj)::saved_activations k;    // y: (R, kv_width), rotated
+        typename decltype(v_proj)::saved_activations v;    // y: (R, kv_width)
+        result_rows<of_heads, T, q_width, Backend> mixed;  // (R, q_width)
+        typename decltype(o_proj)::saved_activations o;    // x: mixed
+        view<T, extents<dyn, dyn, Heads>, Backend> lse;    // stored (B, heads, P)
+        matrix_view<T, D, Backend> y;                      // (R, D)
     };
 
     static constexpr bool adds_residual = true;  // has forward_residual and extend_residual, which add a residual
 
-    // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p. theta
-    // is the base of the rotary angles. Throws errc::usage if the rows are not whole sequences.
-    saved_activations forward(context<Backend>& ctx, input const& x, index_t positions, double theta) const {
-        return forward_by(ctx, x, positions, theta, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
+    // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p.
+    // `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are not whole sequences.
+    saved_activations forward(context<Backend>& ctx, input const& x, index_t positions,
+                              rotary_angles const& angles) const {
+        return forward_by(ctx, x, positions, angles, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
     }
     // As forward, plus a residual: y = plus + attention(x). `addend` (R, D) is only read.
     saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                       input const& x, index_t positions, double theta) const {
-        return forward_by(ctx, x, positions, theta,
+                                       input const& x, index_t positions, rotary_angles const& angles) const {
+        return forward_by(ctx, x, positions, angles,
                           [&](auto const& mixed) { return o_proj.forward_residual(ctx, addend, mixed); });
     }
 
-    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. theta must equal
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must equal
     // forward's.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx, double theta) {
+                  matrix_view<T, D, Backend> const& dx, rotary_angles const& angles) {
         index_t const rows = dy.extent(0);
         arena_scope const scope(ctx.workspace);
-        auto const dmixed = take_result<of_heads, T, D>(ctx, ctx.workspace, rows);
-        auto const dq = take_result<of_heads, T, D>(ctx, ctx.workspace, rows);
+        auto const dmixed = take_result<of_heads, T, q_width>(ctx, ctx.workspace, rows);
+        auto const dq = take_result<of_heads, T, q_width>(ctx, ctx.workspace, rows);
         auto const dk = take_result<of_heads, T, kv_width>(ctx, ctx.workspace, rows);
         auto const dv = take_result<of_heads, T, kv_width>(ctx, ctx.workspace, rows);
         o_proj.backward(ctx, s.o, dy, dmixed);
@@ -83,7 +86,7 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
                 auto const& queries, auto const& keys, auto const& values) {
                 causal_attention_back(ctx, dqueries, dkeys, dvalues, dout, out, s.lse, queries, keys, values,
                                       s.positions, head_size);
-                rotate_both(ctx, dqueries, dkeys, head_size, s.positions, 0, theta, -1);
+                rotate_both(ctx, dqueries, dkeys, head_size, s.positions, 0, angles, -1);
             },
             dq, dk, dv, dmixed, s.mixed, s.q.y, s.k.y, s.v.y);
         q_proj.backward(ctx, s.q, dq, dx);
@@ -96,28 +99,30 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
     // independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
     // sequences or the cache is full.
     template <class X>
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, double theta,
+    matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
+                                      rotary_angles const& angles,
                                       mirrored_span<cached_sequence, Backend> const& sequences) const {
-        return o_proj.forward(ctx, extended(ctx, x, cache, theta, sequences)).y;
+        return o_proj.forward(ctx, extended(ctx, x, cache, angles, sequences)).y;
     }
     // As extend, plus a residual: returns plus + attention(x). `addend` (R, D) is only read.
     template <class X>
     matrix_view<T, D, Backend> extend_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                               X const& x, kv_cache<kv_width, Space>& cache, double theta,
+                                               X const& x, kv_cache<kv_width, Space>& cache,
+                                               rotary_angles const& angles,
                                                mirrored_span<cached_sequence, Backend> const& sequences) const {
-        return o_proj.forward_residual(ctx, addend, extended(ctx, x, cache, theta, sequences)).y;
+        return o_proj.forward_residual(ctx, addend, extended(ctx, x, cache, angles, sequences)).y;
     }
     // As extend, for distinct sequences given by index; their lengths come from the cache.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
-                                      double theta, std::span<index_t const> sequences) const {
+                                      rotary_angles const& angles, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.workspace);
         auto const now = cache.as_now(sequences);
-        return extend(ctx, x, cache, theta, to_device(ctx, std::span(now)));
+        return extend(ctx, x, cache, angles, to_device(ctx, std::span(now)));
     }
     // As extend, for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
-                                      double theta) const {
-        return extend(ctx, x, cache, theta, cache.all());
+                                      rotary_angles const& angles) const {
+        return extend(ctx, x, cache, angles, cache.all());
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -130,16 +135,16 @@ template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>> stru
 private:
     // project(mixed) applies W_o to the concatenated heads.
     template <class Project>
-    saved_activations forward_by(context<Backend>& ctx, input const& x, index_t positions, double theta,
+    saved_activations forward_by(context<Backend>& ctx, input const& x, index_t positions, rotary_angles const& angles,
                                  Project const& project) const {
         index_t const rows = x.extent(0);
         auto const [q, k, v] = forward_each(ctx, x, q_proj, k_proj, v_proj);
-        auto const mixed = take_result<of_heads, T, D>(ctx, ctx.saved, rows);
+        auto const mixed = take_result<of_heads, T, q_width>(ctx, ctx.saved, rows);
         auto const lse =
             ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
         with_numbers(
             [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
-                rotate_both(ctx, queries, keys, head_size, positions, 0, theta);
+                rotate_both(ctx, queries, keys, head_size, positions, 0, angles);
                 causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
             },
             mixed, q.y, k.y, v.y);
@@ -147,20 +152,21 @@ private:
         return {positions, q, k, v, mixed, o, lse, o.y};
     }
 
-    // Appends to the cache and returns the concatenated heads (R, D), before W_o.
+    // Appends to the cache and returns the concatenated heads (R, q_width), before W_o.
     template <class X>
-    matrix_view<T, D, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
-                                        double theta, mirrored_span<cached_sequence, Backend> const& sequences) const {
+    matrix_view<T, q_width, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
+                                              rotary_angles const& angles,
+                                              mirrored_span<cached_sequence, Backend> const& sequences) const {
         index_t const rows = x.extent(0), count = sequences.size();
         require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
                 count, " sequences, found ", rows, " rows");
-        auto const q = ctx.saved.template take<T>(extents<dyn, D>(rows));         // full precision, as in the cache
+        auto const q = ctx.saved.template take<T>(extents<dyn, q_width>(rows));   // full precision, as in the cache
         auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
         auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
         matmul_grouped(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
                        std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
-        cache.append_rotated(ctx, sequences, q, k, v, head_size, theta);
-        auto const mixed = ctx.saved.template take<T>(extents<dyn, D>(rows));
+        cache.append_rotated(ctx, sequences, q, k, v, head_size, angles);
+        auto const mixed = ctx.saved.template take<T>(extents<dyn, q_width>(rows));
         auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));
         cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
         return mixed;

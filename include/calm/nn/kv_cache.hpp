@@ -88,9 +88,9 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     template <index_t Queries>
     void append_rotated(context<Backend>& ctx, mirrored_span<cached_sequence, Backend> const& sequences,
                         matrix_view<T, Queries, Backend> const& query, matrix_view<T, Width, Backend> const& key,
-                        rows_read const& value, index_t head_size, double theta) {
+                        rows_read const& value, index_t head_size, rotary_angles const& angles) {
         index_t const count = reserve_rows(ctx, sequences, key.extent(0));
-        rotate_and_append(ctx, query, keys, values, key, value, head_size, sequences, theta);
+        rotate_and_append(ctx, query, keys, values, key, value, head_size, sequences, angles);
         grow_by(sequences, count);
     }
 

@@ -8,8 +8,14 @@
 
 namespace calm {
 
+// The number added under the root, as a template argument.
+struct norm_eps {
+    double value = 1e-6;
+};
+
 // rms_norm on rows of width D with a trained gain.
-template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct rms_norm_layer {
+template <index_t D, class Space = space<>, result_as Result = result_as::numbers, norm_eps Eps = norm_eps{}>
+struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
@@ -17,7 +23,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
-    static constexpr double eps = 1e-6;                      // added under the root
+    static constexpr double eps = Eps.value;                 // added under the root
     static constexpr bool adds_residual_backward = true;     // has backward_residual
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)

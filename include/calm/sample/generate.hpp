@@ -29,14 +29,15 @@ template <class Rule> struct settings_of_generation {
     std::uint32_t prompt_number = 0;  // of the first prompt; decides the noise, wherever a prompt is in a batch
     index_t at_once = 16;             // texts generated at the same time; changes memory, speed and last bits
     std::int64_t round = 0;           // draws per text and round; 0: automatic. Changes speed and last bits
+    std::vector<token_id> ends = {};  // each of these ids ends a text; empty: only the vocabulary's EOS does
 };
 using generation_settings = settings_of_generation<sampler>;              // for a CALM
 using token_generation_settings = settings_of_generation<token_sampler>;  // for an autoregressive model
 
 // Result for one prompt.
 struct generation_result {
-    std::vector<token_id> tokens;  // new tokens, without EOS
-    bool stopped_at_eos = false;   // false if it ended at max_tokens or on_tokens ended it
+    std::vector<token_id> tokens;  // new tokens, without the id that ends the text
+    bool stopped_at_eos = false;   // at that id; false if it ended at max_tokens or on_tokens ended it
     index_t patches = 0;           // sampled
     index_t draws = 0;             // patches drawn from the head for them
     index_t capped = 0;            // patches at which the exact rule gave up
@@ -52,15 +53,15 @@ inline std::vector<token_id> after_bos(special_tokens const& special, std::span<
 
 namespace detail {
 
-// Adds a sampled patch to a text; returns its new tokens, up to EOS or max_tokens.
+// Adds a sampled patch to a text; returns its new tokens, up to one of `ends` or max_tokens.
 inline std::span<token_id const> add_patch(generation_result& text, std::span<token_id const> patch,
-                                           sampled const& took, token_id eos, index_t max_tokens) {
+                                           sampled const& took, std::span<token_id const> ends, index_t max_tokens) {
     text.draws += took.draws;
     text.capped += took.capped ? 1 : 0;
     ++text.patches;
     auto const left = static_cast<std::size_t>(max_tokens) - text.tokens.size();
     auto const wanted = patch.first(std::min(patch.size(), left));
-    auto const end = std::find(wanted.begin(), wanted.end(), eos);
+    auto const end = std::find_first_of(wanted.begin(), wanted.end(), ends.begin(), ends.end());
     text.stopped_at_eos = end != wanted.end();
     auto const fresh = wanted.first(static_cast<std::size_t>(end - wanted.begin()));
     text.tokens.insert(text.tokens.end(), fresh.begin(), fresh.end());
@@ -84,7 +85,8 @@ public:
     continuous_batching(context<Backend>& ctx, Model const& model, std::span<std::vector<token_id> const> prompts,
                         special_tokens const& special, settings_type const& settings, OnTokens& on_tokens) :
         ctx_(ctx),
-        model_(model), prompts_(prompts), special_(special), settings_(settings), on_tokens_(on_tokens),
+        model_(model), prompts_(prompts), special_(special), settings_(settings),
+        ends_(settings.ends.empty() ? std::vector{special.eos} : settings.ends), on_tokens_(on_tokens),
         session_(ctx, model, std::min(settings.at_once, static_cast<index_t>(prompts.size())),
                  patches_of_longest(prompts, settings)),
         sampler_state_(ctx, model), results_(prompts.size()) {}
@@ -145,7 +147,7 @@ private:
             auto& prompt = prompt_of_[static_cast<std::size_t>(row)];
             auto const patch = std::span<token_id const>(patches_).subspan(i * K, K);
             auto& text = results_[prompt];
-            auto const fresh = add_patch(text, patch, took[i], special_.eos, settings_.max_tokens);
+            auto const fresh = add_patch(text, patch, took[i], ends_, settings_.max_tokens);
             bool const wanted = fresh.empty() || notify(on_tokens_, prompt, fresh);
             if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings_.max_tokens) {
                 go_on_.push_back(row);
@@ -164,6 +166,7 @@ private:
     std::span<std::vector<token_id> const> prompts_;
     special_tokens const& special_;
     settings_type const& settings_;
+    std::vector<token_id> ends_;
     OnTokens& on_tokens_;
     generation_session<Model, Backend> session_;
     sampler_cache<Backend> sampler_state_;
@@ -182,7 +185,8 @@ private:
 
 // Continues every prompt (ids without BOS), each after its own BOS; results are in the order of the prompts. After each
 // patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text. A text ends at
-// EOS, which is dropped with the rest of its patch, or after exactly max_tokens; the next prompt then takes its row.
+// EOS or another of settings.ends, which is dropped with the rest of its patch, or after exactly max_tokens; the next
+// prompt then takes its row.
 //
 // Patch p of prompt i draws with number p of stream::generation at step prompt_number + i, for any round, at_once and
 // (where D <= 128) threads. These change only how many rows a product has, and with it the order of additions and the

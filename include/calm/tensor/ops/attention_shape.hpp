@@ -5,6 +5,7 @@
 #include <span>
 
 #include "calm/tensor/core/extents.hpp"
+#include "calm/tensor/ops/rotary_angles.hpp"
 
 namespace calm {
 
@@ -59,14 +60,11 @@ struct attention_shape {
 // Rotary embedding (Su et al. 2021) of rows of heads: row r of x (rows, width) is at position first + r % period.
 struct rotation {
     index_t rows, width, head_size, period, first;
-    double theta;
+    rotary_angles angles;
     double direction;  // 1; -1 for the inverse rotation
 
-    // Angle by which pair i turns per position. Host only: a GPU's powf differs in the last bits, and the position
-    // multiplies the difference. Single precision, like the published tables.
-    [[nodiscard]] float frequency(index_t i) const {
-        return std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
-    }
+    // Angle by which pair i turns per position. Host only.
+    [[nodiscard]] float frequency(index_t i) const { return angles.frequency(i, head_size); }
 
     struct angle {
         float cosine;
