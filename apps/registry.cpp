@@ -104,6 +104,18 @@ entry const& kept(entry one) {
     return all.emplace_back(std::move(one));
 }
 
+// The configuration that a model was trained with, if it was one on demand that this program can make too. The name
+// comes from a file: it may be any text.
+entry const* made_before(std::string const& name, stored_model const& model) {
+    if (name.find(':') == std::string::npos) return nullptr;
+    try {
+        auto const& one = configuration_named(name);
+        return differences_from(one, model).empty() ? &one : nullptr;
+    } catch (error const&) {
+        return nullptr;
+    }
+}
+
 }  // namespace
 
 std::vector<entry> const& compiled_configurations() {
@@ -183,6 +195,7 @@ entry const& configuration_of(stored_model const& model) {
         if (one.name == stated && differences_from(one, model).empty()) return one;
     for (auto const& one : all)
         if (differences_from(one, model).empty()) return one;
+    if (auto const* const one = made_before(stated, model); one != nullptr) return *one;
     if (auto const lines = obstacles(model); !lines.empty())
         throw error(errc::config, model.directory, "",
                     "expected a model that a configuration can describe, found one that none can: " + joined(lines));

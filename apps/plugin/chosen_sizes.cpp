@@ -118,8 +118,7 @@ void choose(assignments& given, configuration<any_head>& c, recipes& defaults) {
 
 void choose(assignments& given, autoregressive_configuration& c, recipes&) {
     given.fields(c.llama);
-    c.tie_word_embeddings =
-        given.choice("tie_word_embeddings", {"false", "true"}, c.tie_word_embeddings ? 1 : 0) == 1;
+    c.tie_word_embeddings = given.choice("tie_word_embeddings", {"false", "true"}, c.tie_word_embeddings ? 1 : 0) == 1;
 }
 
 // The stored model that would have these sizes, for the checks of stored models.

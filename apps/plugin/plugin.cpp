@@ -200,8 +200,8 @@ void compile(entry const& one, std::string const& device, std::string const& sou
 // Compiles the plug-in unless the cache has it. Processes that need the same one wait for the first of them.
 void provide(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
     if (is_valid(files)) return;
-    auto const lock = detail::open_regular(files.lock, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened",
-                                           0600);
+    auto const lock =
+        detail::open_regular(files.lock, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened", 0600);
     if (uninterrupted([&] { return ::flock(lock.get(), LOCK_EX); }) != 0)
         detail::fail_with_errno(errc::storage, files.lock, "cannot be locked");
     if (!is_valid(files)) compile(one, device, source, files);

@@ -56,8 +56,7 @@ std::string text_of(configuration<any_head> const& c) {
     std::string const inner = ",\n                    ", outer = ",\n    ";
     std::string text = "constexpr calm::configuration<" + head_type(c.head) + "> sizes{\n    .autoencoder = {" +
                        member("vocab_size", c.autoencoder.vocab_size) + inner +
-                       joined(members_of(c.autoencoder), inner) + "}" + outer +
-                       llama_members(llama_sizes_of(c), outer);
+                       joined(members_of(c.autoencoder), inner) + "}" + outer + llama_members(llama_sizes_of(c), outer);
     std::vector<std::string> head;
     for (auto const& size : c.head.sizes) head.push_back("." + std::string(size.field.key) + " = " + text_of(size));
     if (!head.empty()) text += outer + ".head = {" + joined(head, ", ") + "}";
@@ -80,14 +79,15 @@ std::string declaration_of(any_sizes const& sizes) {
 // Refuses another compiler and other instruction sets.
 std::string checks_of_build() {
     auto const& built = compiled_for;
-    std::string text = "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
-                       "              \"the compiler has another version than the program's: build the program again\");\n";
-    for (auto const& [name, has] : {std::pair("__AVX__", built.avx), std::pair("__AVX2__", built.avx2),
-                                    std::pair("__FMA__", built.fma), std::pair("__BMI2__", built.bmi2),
-                                    std::pair("__AVX512F__", built.avx512f), std::pair("__AVX512BW__", built.avx512bw),
-                                    std::pair("__AVX512DQ__", built.avx512dq), std::pair("__AVX512VL__", built.avx512vl),
-                                    std::pair("__AVX512VNNI__", built.avx512vnni),
-                                    std::pair("__AVX512BF16__", built.avx512bf16)})
+    std::string text =
+        "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
+        "              \"the compiler has another version than the program's: build the program again\");\n";
+    for (auto const& [name, has] :
+         {std::pair("__AVX__", built.avx), std::pair("__AVX2__", built.avx2), std::pair("__FMA__", built.fma),
+          std::pair("__BMI2__", built.bmi2), std::pair("__AVX512F__", built.avx512f),
+          std::pair("__AVX512BW__", built.avx512bw), std::pair("__AVX512DQ__", built.avx512dq),
+          std::pair("__AVX512VL__", built.avx512vl), std::pair("__AVX512VNNI__", built.avx512vnni),
+          std::pair("__AVX512BF16__", built.avx512bf16)})
         text += std::string(has ? "#ifndef " : "#ifdef ") + name +
                 "\n#error the program was compiled for another processor: build it on this machine\n#endif\n";
     return text;
