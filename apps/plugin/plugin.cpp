@@ -55,9 +55,11 @@ std::string cache_path() {
 
 // The cache directory, created if it is missing. Plug-ins are code: no one else may be able to change them.
 std::string private_cache() {
-    auto const path = std::filesystem::absolute(cache_path()).lexically_normal().string();
-    std::error_code ignored;  // mkdir reports it
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    auto named = std::filesystem::absolute(cache_path()).lexically_normal();
+    if (!named.has_filename()) named = named.parent_path();  // "cache/" may be a link, as "cache"
+    std::error_code ignored;                                 // mkdir reports it
+    std::filesystem::create_directories(named.parent_path(), ignored);
+    auto const path = named.string();
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
         detail::fail_with_errno(errc::storage, path, "the cache of compiled configurations cannot be created");
     struct stat facts {};

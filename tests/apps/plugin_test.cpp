@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_are_refused) {
     BOOST_TEST(has(refusal("patch_siez=2"), "no such size"));
     BOOST_TEST(has(refusal("patch_siez=2"), "did you mean patch_size?"));
     BOOST_TEST(has(refusal("vocab_size=2"), "no such size"));
-    BOOST_TEST(has(refusal("head_type=float"), "did you mean flow?"));
+    BOOST_TEST(has(refusal("head_type=flwo"), "did you mean flow?"));
     BOOST_TEST(has(refusal("num_attention_heads=3"), "expected num_attention_heads to divide hidden_size"));
     BOOST_TEST(has(refusal("autoencoder.num_encoder_layers=3"), "expected even numbers of encoder and decoder layers"));
 }
