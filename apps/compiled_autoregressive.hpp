@@ -151,10 +151,9 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
-// configs/ call it at program start.
+// The work of configuration C in the space that its source file is compiled for.
 template <autoregressive_configuration C>
-static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
+static compiled_work work_of_autoregressive(std::string const& name, recipes const& defaults) {
     using Space = CALM_SPACE;
     auto const work = std::make_shared<compiled_autoregressive<C, Space> const>(name, defaults);
     auto all = work_of<typename Space::backend>(work);
@@ -162,7 +161,15 @@ static bool compile_autoregressive(std::string const& name, recipes const& defau
         all.train_autoregressive = [work](train_options const& o) { return work->train(o); };
         all.muon_of_model = [work] { return work->muon_of_model(); };
     }
-    return register_configuration(name, C, defaults, name_of_space<Space>, std::move(all));
+    return all;
+}
+
+// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
+// configs/ call it at program start.
+template <autoregressive_configuration C>
+static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
+    return register_configuration(name, C, defaults, name_of_space<CALM_SPACE>,
+                                  work_of_autoregressive<C>(name, defaults));
 }
 
 }  // namespace calm::apps

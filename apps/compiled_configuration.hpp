@@ -255,13 +255,10 @@ private:
     }
 };
 
-// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
-// configs/ call it at program start. Objective fields that the defaults leave out keep the values of the head's
-// objective type.
-template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
+// The work of configuration C in the space that its source file is compiled for.
+template <model_configuration auto C>
+static compiled_work work_of_configuration(std::string const& name, recipes const& defaults) {
     using Space = CALM_SPACE;
-    add_head<std::remove_cvref_t<decltype(C.head)>>();
-    defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
     auto const work = std::make_shared<compiled_calm<C, Space> const>(name, defaults);
     auto all = work_of<typename Space::backend>(work);
     if constexpr (is_trainable<Space>) {
@@ -270,7 +267,17 @@ template <model_configuration auto C> static bool compile_configuration(std::str
         all.muon_of_autoencoder = [work] { return work->muon_of_autoencoder(); };
         all.muon_of_model = [work] { return work->muon_of_model(); };
     }
-    return register_configuration(name, with_any_head(C), defaults, name_of_space<Space>, std::move(all));
+    return all;
+}
+
+// Registers configuration C under a name, for the space that its source file is compiled for. The source files in
+// configs/ call it at program start. Objective fields that the defaults leave out keep the values of the head's
+// objective type.
+template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
+    add_head<std::remove_cvref_t<decltype(C.head)>>();
+    defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
+    return register_configuration(name, with_any_head(C), defaults, name_of_space<CALM_SPACE>,
+                                  work_of_configuration<C>(name, defaults));
 }
 
 }  // namespace calm::apps

@@ -1,12 +1,15 @@
 #include "registry.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <utility>
 
-#include "calm/base/number_text.hpp"
 #include "command/suggest.hpp"
+#include "plugin/chosen_sizes.hpp"
+#include "plugin/plugin.hpp"
+#include "plugin/source_text.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
 
@@ -65,15 +68,16 @@ std::vector<std::string> obstacles(stored_model const& model) {
     return lines;
 }
 
-// A name for the source file of a stored model: its configuration, else its directory, unless that name is taken.
+// A name for the sizes of a stored model: its configuration, else its directory, unless that name is taken.
 std::string name_for(stored_model const& model) {
     auto const possible = [](std::string const& name) {
         auto const usual = [](char c) {
-            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                   std::string_view("-_:=,.").find(c) != std::string_view::npos;
         };
         auto const all = names();
-        return !name.empty() && name.size() <= 64 && name[0] != '-' && std::all_of(name.begin(), name.end(), usual) &&
-               std::find(all.begin(), all.end(), name) == all.end();
+        return !name.empty() && name.size() <= 200 && name[0] != '-' && name[0] != '.' &&
+               std::all_of(name.begin(), name.end(), usual) && std::find(all.begin(), all.end(), name) == all.end();
     };
     auto const stated = model.description.calm ? model.description.calm->configuration : "";
     auto const folder = std::filesystem::path(model.directory).lexically_normal();
@@ -82,67 +86,34 @@ std::string name_for(stored_model const& model) {
     return "mine";
 }
 
-// The C++ type of a stored model's head; "" for the default head or for an autoencoder.
-std::string head_type(stored_model const& model) {
-    auto const* const facts = model.sizes.head.facts;
-    return facts == nullptr || facts->name == default_head::name ? "" : std::string(facts->type);
+// The sizes of a stored model. An autoencoder is part of any language model.
+any_sizes sizes_of(stored_model const& model) {
+    if (model.description.kind == model_kind::autoregressive) return model.autoregressive();
+    if (model.description.kind == model_kind::calm) return model.sizes;
+    configuration<any_head> sizes;
+    sizes.autoencoder = model.sizes.autoencoder;
+    sizes.head = any_head(default_head());
+    return sizes;
 }
 
-// The includes of the source file. A head from outside the library needs a header that only its author knows.
-std::string includes_of(std::string const& head) {
-    std::string const usual = "#include \"compiled_configuration.hpp\"\n";
-    return head.empty() || head.starts_with("calm::") ? usual
-                                                      : usual + "// and, by a line here, the header of " + head + "\n";
+// Keeps a configuration on demand; references to it stay valid.
+entry const& kept(entry one) {
+    static std::deque<entry> all;
+    for (auto const& other : all)
+        if (other.name == one.name && other.sizes == one.sizes) return other;
+    return all.emplace_back(std::move(one));
 }
 
-std::string member(std::string_view name, std::string const& value) {
-    return "." + std::string(name) + " = " + value;
-}
-std::string member(std::string_view name, index_t value) {
-    return member(name, std::to_string(value));
-}
-std::string member(std::string_view name, double value) {
-    return member(name, shortest(value));
-}
-
-// Designated initialisers of sizes, in the order of declaration that C++ requires.
-template <class Sizes> std::vector<std::string> members_of(Sizes const& sizes) {
-    std::map<index_t const*, std::string> by_place;
-    Sizes::visit_fields(sizes, [&](number_field const& field, index_t const& size) {
-        by_place.emplace(&size, member(field.key, size));
-    });
-    std::vector<std::string> all;
-    for (auto& [place, text] : by_place) all.push_back(std::move(text));
-    return all;
-}
-
-std::string scaling_value(rotary_scaling const& scaling) {
-    std::vector<std::string> all{member("type", "calm::rope_type::" + std::string(name_of(scaling.type)))};
-    rotary_scaling::visit_fields(scaling,
-                                 [&](std::string_view name, auto value) { all.push_back(member(name, value)); });
-    return "{" + joined(all, ", ") + "}";
-}
-
-// Includes what is not a size only if it is not the default.
-std::string llama_members(llama_sizes const& c, std::string const& between) {
-    llama_sizes const usual;
-    auto all = members_of(c);
-    if (c.head_dim != usual.head_dim) all.push_back(member("head_dim", c.head_dim));
-    if (c.rope_theta != usual.rope_theta) all.push_back(member("rope_theta", c.rope_theta));
-    if (c.rope_scaling != usual.rope_scaling) all.push_back(member("rope_scaling", scaling_value(c.rope_scaling)));
-    if (c.rms_norm_eps != usual.rms_norm_eps) all.push_back(member("rms_norm_eps", c.rms_norm_eps));
-    return joined(all, between);
-}
-
-std::string autoregressive_unit(stored_model const& model, std::string const& name) {
-    auto const c = model.autoregressive();
-    std::string const tied = c.tie_word_embeddings ? ",\n    .tie_word_embeddings = true" : "";
-    return "#include \"compiled_autoregressive.hpp\"\n\nnamespace {\n\n"
-           "constexpr calm::autoregressive_configuration sizes{\n    .llama = {" +
-           llama_members(c.llama, ",\n              ") + "}" + tied + ",\n    " +
-           member("vocab_size", model.vocabulary()) +
-           "};\n\nbool const registered = calm::apps::compile_autoregressive<sizes>(\"" + name +
-           "\", calm::apps::recipes());\n\n}  // namespace\n";
+// The configuration that a model was trained with, if it was one on demand that this program can make too. The name
+// comes from a file: it may be any text.
+entry const* made_before(std::string const& name, stored_model const& model) {
+    if (name.find(':') == std::string::npos) return nullptr;
+    try {
+        auto const& one = configuration_named(name);
+        return differences_from(one, model).empty() ? &one : nullptr;
+    } catch (error const&) {
+        return nullptr;
+    }
 }
 
 }  // namespace
@@ -177,7 +148,8 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
         chosen = (there ? "cuda" : "cpu") + held;
         log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
     }
-    auto const found = work.find(chosen);
+    auto found = work.find(chosen);
+    if (found == work.end() && on_demand) found = work.emplace(chosen, compiled_on_demand(*this, chosen)).first;
     if (found == work.end()) {
         std::string compiled;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
@@ -195,6 +167,10 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
 entry const& configuration_named(std::string const& name) {
     for (auto const& one : registered())
         if (one.name == name) return one;
+    if (auto const colon = name.find(':'); colon != std::string::npos) {
+        auto one = with_sizes(configuration_named(name.substr(0, colon)), name.substr(colon + 1));
+        return one.name == name.substr(0, colon) ? configuration_named(one.name) : kept(std::move(one));
+    }
     auto const near = did_you_mean(name, names());
     throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +
                                   (registered().size() == 1 ? " is" : " are") + (near.empty() ? "." : near) +
@@ -219,14 +195,21 @@ entry const& configuration_of(stored_model const& model) {
         if (one.name == stated && differences_from(one, model).empty()) return one;
     for (auto const& one : all)
         if (differences_from(one, model).empty()) return one;
+    if (auto const* const one = made_before(stated, model); one != nullptr) return *one;
     if (auto const lines = obstacles(model); !lines.empty())
         throw error(errc::config, model.directory, "",
                     "expected a model that a configuration can describe, found one that none can: " + joined(lines));
-    std::string sentence = "expected the sizes of a configuration that is compiled into this program, found others:";
-    for (auto const& one : all) sentence += " not " + one.name + " (" + joined(differences_from(one, model)) + ").";
     auto const name = name_for(model);
-    throw error(errc::config, model.directory, "", sentence + " Write this as apps/configs/" + name + ".cpp:",
-                lines_of("\n" + unit_of(model, name) + "\nand compile it: " + line_that_compiles(name)));
+    auto const sizes = sizes_of(model);
+    auto const* const calm = std::get_if<0>(&sizes);
+    if (calm != nullptr && !calm->head.facts->type.starts_with("calm::"))
+        throw error(errc::config, model.directory, "",
+                    "expected a head of the library, found " + std::string(calm->head.facts->type) +
+                        ". Write this as apps/configs/" + name + ".cpp:",
+                    lines_of("\n" + unit_of(sizes, name) + "\nand compile it: " + line_that_compiles(name)));
+    recipes defaults;
+    if (calm != nullptr) defaults.calm.objective = any_objective(calm->head.facts->objective);
+    return kept({.name = name, .sizes = sizes, .defaults = defaults, .on_demand = true});
 }
 
 entry const& calm_named(std::string const& name) {
@@ -260,28 +243,6 @@ std::vector<std::string> head_problems(entry const& one, head_numbers const& num
             problems.push_back(problem);
     }
     return problems;
-}
-
-std::string unit_of(stored_model const& model, std::string const& name) {
-    if (model.description.kind == model_kind::autoregressive) return autoregressive_unit(model, name);
-    std::string const inner = ",\n                    ";
-    auto const head_of = head_type(model);
-    std::string text = includes_of(head_of) + "\nnamespace {\n\nconstexpr calm::configuration<" + head_of +
-                       "> sizes{\n    .autoencoder = {" + member("vocab_size", model.vocabulary()) + inner +
-                       joined(members_of(model.sizes.autoencoder), inner) + "}";
-    if (model.description.kind == model_kind::calm) {
-        auto const& c = model.sizes;
-        std::string const outer = ",\n    ";
-        text += outer + llama_members(llama_sizes_of(c), outer);
-        std::string head;
-        for (auto const& size : c.head.sizes)
-            head += (head.empty() ? "" : ", ") + ("." + std::string(size.field.key)) + " = " + text_of(size);
-        if (!head.empty()) text += outer + ".head = {" + head + "}";
-        if (c.input != input_kind::tokens)
-            text += outer + ".input = calm::input_kind::" + (c.input == input_kind::latents ? "latents" : "both");
-    }
-    return text + "};\n\nbool const registered = calm::apps::compile_configuration<sizes>(\"" + name +
-           "\", calm::apps::recipes());\n\n}  // namespace\n";
 }
 
 }  // namespace calm::apps

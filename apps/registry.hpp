@@ -1,6 +1,7 @@
 #pragma once
-// The configurations compiled into a program. Each source file in configs/ registers one. Programs find a configuration
-// by its name or by the sizes of a stored model, and call it through plain functions.
+// The configurations that a program can use: those compiled into it, each registered by a source file in configs/, and
+// any other sizes, which are compiled when they are first used (plugin/). Programs find a configuration by its name or
+// by the sizes of a stored model, and call it through plain functions.
 
 #include <cstdint>
 #include <functional>
@@ -41,16 +42,17 @@ struct compiled_work {
 };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
-// weights are held in bf16.
+// weights are held in bf16. A configuration on demand gets it from on().
 struct entry {
     std::string name;
     std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
     recipes defaults = {};
-    std::map<std::string, compiled_work> work = {};
+    mutable std::map<std::string, compiled_work> work = {};
+    bool on_demand = false;  // not compiled into the program
 
-    // The work for a device, with weights held in fp32 or bf16. Reports on standard error which device `auto` chose.
-    // Throws errc::config, with the command that compiles it, if the configuration is not compiled for the device, and
-    // errc::device if the machine lacks the device.
+    // The work for a device, with weights held in fp32 or bf16; compiles a configuration on demand. Reports on standard
+    // error which device `auto` chose. Throws errc::config, with the command that compiles it, if the configuration is
+    // not compiled for the device, and errc::device if the machine lacks the device.
     [[nodiscard]] compiled_work const& on(device_choice const& device, held_weights weights = held_weights::f32) const;
 
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
@@ -60,7 +62,7 @@ struct entry {
     [[nodiscard]] autoregressive_configuration const& autoregressive() const { return std::get<1>(sizes); }
 };
 
-// Sorted by name.
+// Those compiled into the program, sorted by name.
 std::vector<entry> const& compiled_configurations();
 
 // Called at program start by the source files in configs/, once per device they are compiled for. `device` is a key of
@@ -68,7 +70,8 @@ std::vector<entry> const& compiled_configurations();
 bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
                             std::string const& device, compiled_work work);
 
-// Finds a configuration by name. Throws errc::config with the compiled ones and the command that compiles this one.
+// Finds a configuration by name: a compiled one, or NAME:KEY=VALUE,... for one with other sizes on demand
+// (plugin/chosen_sizes.hpp). Throws errc::config with the compiled ones and the command that compiles this one.
 entry const& configuration_named(std::string const& name);
 // As configuration_named(), and the configuration must be of a CALM or of an autoregressive model. Otherwise throws
 // errc::config with the command to use instead.
@@ -79,9 +82,9 @@ entry const& autoregressive_named(std::string const& name);
 // unused.
 stored_model opened_model(std::string const& directory);
 
-// A configuration with the sizes of a stored model; for an autoencoder, any configuration that contains it. Throws
-// errc::config with the size differences and the source file to compile, or with the sizes that no configuration
-// allows.
+// A configuration with the sizes of a stored model; for an autoencoder, any configuration that contains it. If none is
+// compiled into the program, it is one on demand. Throws errc::config with the sizes that no configuration allows, or,
+// for a head from outside the library, with the source file to compile.
 entry const& configuration_of(stored_model const& model);
 
 // Problems with --head-OPTION values, one sentence each: the configuration's head lacks the option, or the value is out
@@ -89,9 +92,5 @@ entry const& configuration_of(stored_model const& model);
 std::vector<std::string> head_problems(entry const& one, head_numbers const& numbers);
 // The problem with the value of one --head option, or empty. `owner` names the model in the message.
 std::string head_problem(number_field const& field, double value, std::string const& owner);
-
-// A complete source file for apps/configs/ that registers the sizes of a stored model under a name. For an autoencoder,
-// the language model keeps its default sizes.
-std::string unit_of(stored_model const& model, std::string const& name);
 
 }  // namespace calm::apps

@@ -222,7 +222,8 @@ std::vector<row> data_of(stored_model const& model) {
 
 std::string configuration_text(stored_model const& model) {
     try {
-        return configuration_of(model).name + ", compiled into this program";
+        auto const& one = configuration_of(model);
+        return one.name + (one.on_demand ? ", compiled when it is first used" : ", compiled into this program");
     } catch (error const&) {
         return "none that is compiled into this program; generate or evaluate say which to compile";
     }

@@ -248,8 +248,9 @@ void command::take_environment() {
     known.push_back("--instructions");  // which of a portable program's variants runs
     known.push_back("--cuda-check");    // makes the host wait for the GPU after every kernel
     for (auto const* const one : {"--ranks-secret", "--ranks-secret-file", "--ranks-insecure"})
-        known.push_back(one);     // secrets of ranks: run/ranks_secret.hpp
-    known.push_back("--python");  // interpreter for the benchmarks' PyTorch reference
+        known.push_back(one);      // secrets of ranks: run/ranks_secret.hpp
+    known.push_back("--python");   // interpreter for the benchmarks' PyTorch reference
+    known.push_back("--plugins");  // cache of compiled configurations: plugin/plugin.hpp
     known.push_back(options_file);
     for (auto const& one : options_)
         if (one.is_kept) known.push_back(one.name);

@@ -293,8 +293,21 @@ void add_upkeep(command& c, train_options& o) {
 
 constexpr char const* muon_help = "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)";
 
+// Changes sizes of the configurations: their names then contain the changed ones.
+void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::string*>()> configurations) {
+    c.text("--set", sizes, "SIZES",
+           "other sizes of the configuration, as patch_size=2,latent_size=16; compiled when they are first used");
+    c.check([&sizes, configurations = std::move(configurations)] {
+        if (sizes.empty()) return;
+        for (auto* const name : configurations())
+            if (!name->empty())
+                *name = configuration_named(*name + (name->find(':') == std::string::npos ? ":" : ",") + sizes).name;
+    });
+}
+
 void add_training(command& c, train_options& o, trained kind) {
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
+    add_sizes(c, o.sizes, [&o] { return std::vector{&o.configuration}; });
     c.check([&o, kind] {
         if (!o.configuration.empty()) named_for(kind, o.configuration);
     });
@@ -591,6 +604,10 @@ void declare(command& c, text_options& o) {
     add_run(c, o.out, "plan.json, tokenizer.model, autoencoder and model", can_hold_text_run);
     auto& choices = o.choices;
     c.text("--config", choices.configuration, "NAME", "configuration, see docs/configurations.md");
+    add_sizes(c, o.sizes, [&choices] { return std::vector{&choices.configuration}; });
+    c.check([&c, &o] {
+        if (!o.sizes.empty() && o.choices.configuration.empty()) c.problem("--set: give the --config that it changes");
+    });
     c.check([&choices] {
         if (!choices.configuration.empty()) configuration_named(choices.configuration);
     });
@@ -636,7 +653,12 @@ void declare(command& c, evaluate_options& o) {
 }
 
 void declare(command& c, sweep_options& o) {
-    c.list("--configs", o.configurations, "NAME", "configurations to compare");
+    c.list("--configs", o.configurations, "NAME", "configurations to compare, as tiny or tiny:patch_size=2");
+    add_sizes(c, o.sizes, [&o] {
+        std::vector<std::string*> names;
+        for (auto& name : o.configurations) names.push_back(&name);
+        return names;
+    });
     c.suggest("--configs", configuration_names());
     c.check([&] {
         for (auto const& name : o.configurations) configuration_named(name);

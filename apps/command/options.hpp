@@ -51,6 +51,7 @@ struct execution_options {
 // Options of any training; each kind of model uses those that apply to it.
 struct train_options : execution_options {
     std::string configuration;
+    std::string sizes;        // KEY=VALUE,...; already part of the configuration's name
     std::string tokenizer;    // a file, or "markov"
     std::string autoencoder;  // a model directory
     std::string init;         // a model directory with the initial weights, or empty
@@ -111,6 +112,7 @@ struct evaluate_options : execution_options {
 // given.
 struct sweep_options : execution_options {
     std::vector<std::string> configurations;
+    std::string sizes;  // KEY=VALUE,...; already part of the configurations' names
     std::string tokenizer;
     std::string out;
     data_options data;

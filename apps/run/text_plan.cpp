@@ -58,6 +58,7 @@ preferred_configuration const* preference_for(std::string_view name) {
 }
 
 entry const* entry_named(std::span<entry const> compiled, std::string_view name) {
+    if (name.find(':') != std::string_view::npos) return &configuration_named(std::string(name));  // on demand
     auto const found =
         std::find_if(compiled.begin(), compiled.end(), [&](entry const& one) { return one.name == name; });
     return found == compiled.end() ? nullptr : &*found;

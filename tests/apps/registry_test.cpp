@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "plugin/source_text.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;
@@ -136,7 +137,7 @@ bool const registered = calm::apps::compile_autoregressive<sizes>("where", calm:
 }  // namespace
 )";
 
-BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_with_its_unit) {
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_makes_one) {
     for (auto const& one : compiled_configurations()) {
         if (!one.is_autoregressive()) continue;
         auto m = odd_llama();
@@ -151,9 +152,14 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
         BOOST_CHECK_THROW(calm_named(one.name), calm::error);
         BOOST_TEST(autoregressive_named(one.name).name == one.name);
     }
-    BOOST_TEST(unit_of(odd_llama(), "where") == llama_unit);
-    auto const said = complaint(odd_llama());
-    BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + std::string(llama_unit)), said);
+    auto const& made = configuration_of(odd_llama());
+    BOOST_TEST(made.name == "where");
+    BOOST_TEST(made.on_demand);
+    BOOST_TEST(made.work.empty());
+    BOOST_TEST(unit_of(made.sizes, "where") == llama_unit);
+    auto const source = plugin_source(made.sizes, "emulated-bf16");
+    BOOST_TEST(source.starts_with("#define CALM_SPACE bf16_weights_on<emulated>\n#include \"calm/emulated.hpp\"\n"));
+    BOOST_TEST(has(source, "to = calm::apps::work_of_autoregressive<sizes>(name, defaults);"));
     auto m = odd_llama();
     m.description.llama.num_key_value_heads = 3;
     BOOST_TEST(has(complaint(m), "expected num_key_value_heads to divide num_attention_heads"));
@@ -174,35 +180,51 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_comes_wi
     BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"), complaint(m));
 }
 
-BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_come_with_their_unit) {
-    BOOST_TEST(unit_of(odd_model(), "where") == unit);
-    auto const said = complaint(odd_model());
-    BOOST_TEST(has(said, "some/where: expected the sizes of a configuration that is compiled into this program"), said);
-    BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + std::string(unit)), said);
-    BOOST_TEST(has(said, "where\" && cmake --build --preset release"), said);
+BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_make_a_configuration_on_demand) {
+    auto const& made = configuration_of(odd_model());
+    BOOST_TEST(made.on_demand);
+    BOOST_TEST(&configuration_of(odd_model()) == &made);
+    BOOST_TEST(unit_of(made.sizes, "where") == unit);
+    // One plug-in serves all vocabularies.
     auto m = odd_model();
+    m.sizes.autoencoder.vocab_size = 98;
+    BOOST_TEST(plugin_source(m.sizes, "cpu") == plugin_source(made.sizes, "cpu"));
+    m.sizes.autoencoder.patch_size = 5;
+    BOOST_TEST(plugin_source(m.sizes, "cpu") != plugin_source(made.sizes, "cpu"));
+    BOOST_TEST(plugin_source(made.sizes, "cpu") != plugin_source(made.sizes, "emulated"));
+
+    m = odd_model();
     m.sizes.input = input_kind::both;
-    BOOST_TEST(has(unit_of(m, "x"), ".noise_size = 16},\n    .input = calm::input_kind::both};"));
+    BOOST_TEST(has(unit_of(m.sizes, "x"), ".noise_size = 16},\n    .input = calm::input_kind::both};"));
     m.description.kind = model_kind::autoencoder;
-    BOOST_TEST(has(unit_of(m, "x"), ".latent_size = 17}};"));
+    BOOST_TEST((configuration_of(m).calm().autoencoder == m.sizes.autoencoder));
     m = odd_model();
     m.sizes.head = any_head(flow{.num_mlp_layers = 3});
-    BOOST_TEST(has(unit_of(m, "x"), "calm::configuration<calm::flow> sizes{"));
-    m.sizes.head = any_head(den::fox{.tail = 5});
-    BOOST_TEST(
-        unit_of(m, "x").starts_with("#include \"compiled_configuration.hpp\"\n// and, by a line here, the header "
-                                    "of den::fox\n\nnamespace {\n\nconstexpr calm::configuration<den::fox> sizes{"));
-    BOOST_TEST(has(unit_of(m, "x"), ".head = {.tail = 5}"));
-    // The model's own name, unless it is not a valid file name or belongs to another configuration.
+    BOOST_TEST(has(unit_of(m.sizes, "x"), "calm::configuration<calm::flow> sizes{"));
+    BOOST_TEST(configuration_of(m).defaults.calm.objective.samples() == flow::objective{}.samples);
+    // The model's own name, unless it has unusual characters or belongs to another configuration.
     m = odd_model();
     m.description.calm.emplace().configuration = "mine";
-    BOOST_TEST(has(complaint(m), "apps/configs/mine.cpp"));
+    BOOST_TEST(configuration_of(m).name == "mine");
     m.description.calm->configuration = "../evil";
-    BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"));
+    BOOST_TEST(configuration_of(m).name == "where");
     if (!compiled_configurations().empty()) {
         m.description.calm->configuration = compiled_configurations()[0].name;
-        BOOST_TEST(has(complaint(m), "apps/configs/where.cpp"));
+        BOOST_TEST(configuration_of(m).name == "where");
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_head_from_outside_comes_with_the_file_to_compile) {
+    auto m = odd_model();
+    m.sizes.head = any_head(den::fox{.tail = 5});
+    auto const text = unit_of(m.sizes, "where");
+    BOOST_TEST(text.starts_with("#include \"compiled_configuration.hpp\"\n// and, by a line here, the header "
+                                "of den::fox\n\nnamespace {\n\nconstexpr calm::configuration<den::fox> sizes{"));
+    BOOST_TEST(has(text, ".head = {.tail = 5}"));
+    auto const said = complaint(m);
+    BOOST_TEST(has(said, "some/where: expected a head of the library, found den::fox"), said);
+    BOOST_TEST(has(said, "Write this as apps/configs/where.cpp:\n\n" + text), said);
+    BOOST_TEST(has(said, "where\" && cmake --build --preset release"), said);
 }
 
 BOOST_AUTO_TEST_CASE(what_no_configuration_can_have_is_said) {

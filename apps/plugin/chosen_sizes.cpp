@@ -1,0 +1,151 @@
+#include "plugin/chosen_sizes.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "calm/model/heads.hpp"
+#include "command/number_within.hpp"
+#include "command/suggest.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+// Assigns the values of one list. Every key is asked for once, in a fixed order.
+class assignments {
+public:
+    explicit assignments(std::string const& text) {
+        std::istringstream words(text);
+        for (std::string word; std::getline(words, word, ',');) {
+            auto const at = word.find('=');
+            if (at == std::string::npos || at == 0 || at + 1 == word.size())
+                throw error(errc::config, "--set: expected KEY=VALUE,..., found '" + word + "'");
+            auto const key = word.substr(0, at);
+            std::erase_if(given_, [&](auto const& one) { return one.first == key; });  // the last one counts
+            given_.emplace_back(key, word.substr(at + 1));
+        }
+    }
+
+    // The value given for a key, or null.
+    std::string const* take(std::string const& key) {
+        known_.push_back(key);
+        auto const found =
+            std::find_if(given_.begin(), given_.end(), [&](auto const& one) { return one.first == key; });
+        return found == given_.end() ? nullptr : &found->second;
+    }
+    // Notes in the name that a value differs from the base's.
+    void changed(std::string const& key, std::string const& value) {
+        name_ += (name_.empty() ? ":" : ",") + key + "=" + value;
+    }
+    template <class Number> void number(std::string const& key, number_field const& field, Number& to) {
+        auto const* const text = take(key);
+        if (text == nullptr) return;
+        auto const least = static_cast<index_t>(field.least), most = static_cast<index_t>(field.most);
+        auto const value = number_within(*text, least, most);
+        if (!value)
+            throw error(errc::config, sentence("--set ", key, ": expected a whole number from ", least, " to ", most,
+                                               ", found '", *text, "'"));
+        if (static_cast<index_t>(to) == *value) return;
+        to = static_cast<Number>(*value);
+        changed(key, std::to_string(*value));
+    }
+    // The index of the value among the names; `standard` if it is not given.
+    std::size_t choice(std::string const& key, std::vector<std::string> const& names, std::size_t standard) {
+        auto const* const text = take(key);
+        if (text == nullptr) return standard;
+        auto const found = std::find(names.begin(), names.end(), *text);
+        if (found == names.end())
+            throw error(errc::config, sentence("--set ", key, ": expected one of ", listed(names), ", found '", *text,
+                                               "'", did_you_mean(*text, names)));
+        auto const index = static_cast<std::size_t>(found - names.begin());
+        if (index != standard) changed(key, *text);
+        return index;
+    }
+    // All fields of an aggregate; `prefix` precedes the keys of those that are not published.
+    template <class Sizes> void fields(Sizes& sizes, std::string const& prefix = "") {
+        Sizes::visit_fields(sizes, [&](number_field const& field, index_t& size) {
+            number((field.published ? "" : prefix) + std::string(field.key), field, size);
+        });
+    }
+
+    // Throws errc::config if a given key was never asked for.
+    void require_known(std::string const& owner) const {
+        for (auto const& [key, value] : given_)
+            if (std::find(known_.begin(), known_.end(), key) == known_.end())
+                throw error(errc::config, sentence("--set ", key, ": ", owner, " has no such size; it has ",
+                                                   listed(known_), did_you_mean(key, known_)));
+    }
+    [[nodiscard]] std::string const& name() const { return name_; }
+
+private:
+    std::vector<std::pair<std::string, std::string>> given_;
+    std::vector<std::string> known_;
+    std::string name_;
+};
+
+// Another type of head keeps the sizes that it shares with the former one.
+void choose_head(assignments& given, configuration<any_head>& c, recipes& defaults) {
+    std::vector<std::string> names;
+    std::size_t now = 0;
+    for (auto const* const head : known_heads()) {
+        if (!head->type.starts_with("calm::")) continue;
+        if (head == c.head.facts) now = names.size();
+        names.emplace_back(head->name);
+    }
+    auto const chosen = given.choice("head_type", names, now);
+    if (chosen != now) {
+        any_head head(head_named(names[chosen]));
+        for (auto& size : head.sizes)
+            if (auto const* const former = c.head.sizes.find(size.field.key);
+                former != nullptr && field_value{size.field, former->value}.is_allowed())
+                size.value = former->value;
+        c.head = std::move(head);
+        defaults.calm.objective = any_objective(c.head.facts->objective);
+    }
+    for (auto& size : c.head.sizes) given.number(std::string(size.field.key), size.field, size.value);
+}
+
+void choose(assignments& given, configuration<any_head>& c, recipes& defaults) {
+    given.fields(c.autoencoder, "autoencoder.");
+    auto llama = llama_sizes_of(c);
+    given.fields(llama);
+    choose_head(given, c, defaults);
+    auto const input = given.choice("input", {"tokens", "latents", "both"}, static_cast<std::size_t>(c.input));
+    c = configuration_from(c.autoencoder, llama, c.head, static_cast<input_kind>(input));
+}
+
+void choose(assignments& given, autoregressive_configuration& c, recipes&) {
+    given.fields(c.llama);
+    c.tie_word_embeddings = given.choice("tie_word_embeddings", {"false", "true"}, c.tie_word_embeddings ? 1 : 0) == 1;
+}
+
+// The stored model that would have these sizes, for the checks of stored models.
+stored_model stored_as(configuration<any_head> const& c) {
+    stored_model m;
+    m.description = model_description::of(model_kind::calm);
+    m.sizes = c;
+    return m;
+}
+stored_model stored_as(autoregressive_configuration const& c) {
+    stored_model m;
+    m.description = model_description::of(model_kind::autoregressive);
+    m.description.llama = c.llama;
+    return m;
+}
+
+}  // namespace
+
+entry with_sizes(entry const& base, std::string const& text) {
+    assignments given(text);
+    entry one{.name = base.name, .sizes = base.sizes, .defaults = base.defaults, .on_demand = true};
+    std::visit([&](auto& sizes) { choose(given, sizes, one.defaults); }, one.sizes);
+    given.require_known("the configuration " + base.name);
+    one.name += given.name();
+    auto const problems = std::visit([](auto const& sizes) { return impossible_sizes(stored_as(sizes)); }, one.sizes);
+    if (!problems.empty()) throw error(errc::config, "the configuration " + one.name + ": " + problems.front());
+    return one;
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,16 @@
+#pragma once
+// Sizes chosen by name, as in `--set patch_size=2,latent_size=16`, and the names of configurations that have them.
+
+#include <string>
+
+#include "registry.hpp"
+
+namespace calm::apps {
+
+// The configuration `base` with some of its sizes replaced: KEY=NUMBER, several separated by commas. Keys are those of
+// config.json, with `autoencoder.` before the autoencoder's own; besides, head_type, input and tie_word_embeddings. Its
+// name is "base:KEY=VALUE,..." with the changed sizes in a fixed order; without a change it is the base's. Throws
+// errc::config for an unknown key, a value beyond its limits and sizes that no model can have.
+entry with_sizes(entry const& base, std::string const& assignments);
+
+}  // namespace calm::apps

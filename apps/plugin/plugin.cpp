@@ -1,0 +1,233 @@
+#include "plugin/plugin.hpp"
+
+#include <dlfcn.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "calm/base/file.hpp"
+#include "calm/base/sha256.hpp"
+#include "calm/io/whole_directory.hpp"
+#include "calm/version.hpp"
+#include "plugin/source_text.hpp"
+#include "program.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+// How the program itself was compiled: compiler, include_directories, definitions and options.
+#include "plugin_build.inc"  // NOLINT
+
+struct header {
+    std::string_view path;
+    std::string_view sha256;
+};
+// The headers that the program was compiled from.
+constexpr header headers[] = {
+#include "plugin_headers.inc"  // NOLINT
+};
+
+using plugin_function = void(std::string const& name, recipes const& defaults, compiled_work& to);
+
+std::string value_of_environment(char const* name) {
+    char const* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+std::string cache_path() {
+    if (auto const own = value_of_environment("CALM_PLUGINS"); !own.empty()) return own;
+    if (auto const caches = value_of_environment("XDG_CACHE_HOME"); caches.starts_with('/')) return caches + "/calm";
+    if (auto const home = value_of_environment("HOME"); home.starts_with('/')) return home + "/.cache/calm";
+    throw error(errc::storage, "a compiled configuration needs a cache directory: set CALM_PLUGINS, or HOME");
+}
+
+// The cache directory, created if it is missing. Plug-ins are code: no one else may be able to change them.
+std::string private_cache() {
+    auto named = std::filesystem::absolute(cache_path()).lexically_normal();
+    if (!named.has_filename()) named = named.parent_path();  // "cache/" may be a link, as "cache"
+    std::error_code ignored;                                 // mkdir reports it
+    std::filesystem::create_directories(named.parent_path(), ignored);
+    auto const path = named.string();
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+        detail::fail_with_errno(errc::storage, path, "the cache of compiled configurations cannot be created");
+    struct stat facts {};
+    if (::lstat(path.c_str(), &facts) != 0) detail::fail_with_errno(errc::storage, path, "cannot be read");
+    if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
+        throw error(errc::storage, path, "",
+                    "expected a directory of yours that no one else can access, because programs load code from it: "
+                    "chmod 700, or set CALM_PLUGINS to another one");
+    return path;
+}
+
+std::string digest(std::string_view bytes) {
+    sha256 sum;
+    sum.add(bytes);
+    return sum.hex();
+}
+
+// Throws errc::config unless the headers are those of the program: other ones may lay out objects differently.
+void require_same_headers() {
+    for (auto const& [path, expected] : headers) {
+        std::string const name(path);
+        if (!is_there(name))
+            throw error(errc::config, name, "",
+                        "expected the sources that this program was built from, found none: the program compiles "
+                        "sizes from them");
+        if (digest(mapped_file::open(name).text()) != expected)
+            throw error(errc::config, name, "", "changed since this program was built: build the program again");
+    }
+}
+
+// The command that compiles `source` to `target`. The program has no warnings of its own headers, and a user could do
+// nothing about them.
+std::vector<std::string> command_of(std::string const& source, std::string const& target) {
+    std::vector<std::string> all{compiler};
+    auto const add = [&](std::string const& prefix, auto const& words) {
+        for (std::string_view const word : words)
+            if (!word.empty()) all.push_back(prefix + std::string(word));
+    };
+    add("", options);
+    add("-D", definitions);
+    add("-I", include_directories);
+    for (auto const* const word : {"-w", "-fPIC", "-shared", "-o"}) all.emplace_back(word);
+    all.insert(all.end(), {target, source});
+    return all;
+}
+
+// Changes with everything that the plug-in depends on.
+std::string key_of(std::string const& source) {
+    sha256 sum;
+    auto const add = [&](std::string_view part) {
+        sum.add(part);
+        sum.add(std::string_view("\0", 1));
+    };
+    add(std::to_string(CALM_VERSION));
+    for (auto const& word : command_of("", "")) add(word);
+    for (auto const& [path, hash] : headers) add(hash);
+    add(source);
+    return sum.hex().substr(0, 32);
+}
+
+// The files of one plug-in.
+struct cached_files {
+    std::string source, library, hash, log, lock;
+    cached_files(std::string const& directory, std::string const& key) {
+        auto const named = [&](char const* extension) { return in_directory(directory, key + extension); };
+        source = named(".cpp");
+        library = named(".so");
+        hash = named(".sha256");
+        log = named(".log");
+        lock = named(".lock");
+    }
+};
+
+// How to build a program that has the configuration, where it cannot be compiled on demand.
+std::vector<std::string> lines_that_link(entry const& one, std::string const& device) {
+    return lines_of("Or write this as apps/configs/mine.cpp and build the programs with -DCALM_CONFIGS=\"mine;mine@" +
+                    device + "\":\n" + unit_of(one.sizes, "mine"));
+}
+
+// Runs a command without a shell; its output goes to the log. Returns its exit status, 128 + the signal that ended it.
+int status_of(std::vector<std::string>& command, std::string const& log) {
+    std::vector<char*> words;
+    for (auto& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    pid_t child = 0;
+    int const failed = ::posix_spawn(&child, words[0], &actions, nullptr, words.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0)
+        throw error(errc::config, words[0], "",
+                    "the compiler cannot be started: " + std::generic_category().message(failed));
+    int status = 0;
+    if (uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0)
+        detail::fail_with_errno(errc::config, words[0], "cannot be waited for");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// The first line of the compiler's output that reports an error; the first line if none does.
+std::string error_in(std::string const& log) {
+    std::ifstream file(log);
+    std::string line, first;
+    while (std::getline(file, line)) {
+        if (first.empty()) first = line;
+        if (line.find("error: ") != std::string::npos) return line;
+    }
+    return first.empty() ? "it printed nothing; is the disk full?" : first;
+}
+
+bool is_valid(cached_files const& files) {
+    if (!is_there(files.library) || !is_there(files.hash)) return false;
+    return mapped_file::open(files.hash).text() == digest(mapped_file::open(files.library).text());
+}
+
+void compile(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
+    if (is_there(files.library)) log_line(files.library + ": damaged, so it is compiled again");
+    log_line("compiling " + one.name + " for " + device + ", once: later runs load " + files.library);
+    if (::access(compiler, X_OK) != 0)
+        throw error(errc::config, compiler, "",
+                    "the compiler that built this program is missing: install it, or build the program again",
+                    lines_that_link(one, device));
+    require_same_headers();
+    replace_file(files.source, source);
+    auto const partial = files.library + ".partial";
+    auto command = command_of(files.source, partial);
+    if (int const status = status_of(command, files.log); status != 0) {
+        ::unlink(partial.c_str());
+        throw error(errc::config, files.log, "",
+                    sentence("the configuration ", one.name, " does not compile, exit status ", status, ": ",
+                             error_in(files.log)));
+    }
+    auto const hash = digest(mapped_file::open(partial).text());
+    put_in_place(partial, files.library);
+    replace_file(files.hash, hash);
+}
+
+// Compiles the plug-in unless the cache has it. Processes that need the same one wait for the first of them.
+void provide(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
+    if (is_valid(files)) return;
+    auto const lock =
+        detail::open_regular(files.lock, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened", 0600);
+    if (uninterrupted([&] { return ::flock(lock.get(), LOCK_EX); }) != 0)
+        detail::fail_with_errno(errc::storage, files.lock, "cannot be locked");
+    if (!is_valid(files)) compile(one, device, source, files);
+}
+
+}  // namespace
+
+compiled_work compiled_on_demand(entry const& one, std::string const& device) {
+    if (device.starts_with("cuda"))
+        throw error(errc::config,
+                    "the configuration " + one.name + " is not compiled for " + device +
+                        ", and programs compile only for cpu and emulated",
+                    lines_that_link(one, device));
+    auto const source = plugin_source(one.sizes, device);
+    cached_files const files(private_cache(), key_of(source));
+    provide(one, device, source, files);
+    // Never closed: the work may be used until the program ends.
+    void* const library = ::dlopen(files.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* const symbol = library == nullptr ? nullptr : ::dlsym(library, "calm_plugin");
+    if (symbol == nullptr)
+        throw error(errc::config, files.library, "", "cannot be loaded: " + std::string(::dlerror()));
+    compiled_work work;
+    reinterpret_cast<plugin_function*>(symbol)(one.name, one.defaults, work);
+    return work;
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,167 @@
+// Configurations that are compiled when they are first used, from --set and from the sizes of stored models.
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plugin/chosen_sizes.hpp"
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using namespace calm::apps;
+using calm::errc;
+using calm::error;
+using calm::test::has;
+using calm::test::ran;
+using calm::test::run_in;
+using calm::test::sentence_of;
+using calm::test::temporary_folder;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Runs programs with a cache of their own. Text and models are tiny: compiling takes most of the time.
+class workshop {
+public:
+    workshop() { good("train tokenizer --vocabulary 300 --data stories:4000 --out words"); }
+    ran run(std::string const& line) const {
+        return run_in(folder, "export CALM_PLUGINS=$PWD/deep/cache; unset CALM_CONFIG; " + line);
+    }
+    ran good(std::string const& line) const {
+        auto made = run(line);
+        BOOST_REQUIRE_MESSAGE(made.status == 0, line + ": " + made.err);
+        return made;
+    }
+    void is_refused(std::string const& line, int status, std::string const& says) const {
+        auto const made = run(line);
+        BOOST_TEST(made.status == status, line << ": " << made.err);
+        BOOST_TEST(has(made.err, says), line << ": " << made.err);
+    }
+    // The files of the cache with this extension.
+    std::vector<fs::path> cached(std::string const& extension) const {
+        std::vector<fs::path> all;
+        for (auto const& file : fs::directory_iterator(folder.path("deep/cache")))
+            if (file.path().extension() == extension) all.push_back(file.path());
+        return all;
+    }
+    temporary_folder folder;
+};
+
+std::size_t count(std::string const& text, std::string const& part) {
+    std::size_t n = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+}
+
+std::string const compiling = "compiling tiny:patch_size=2,latent_size=16 for cpu";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(chosen_sizes_make_another_configuration) {
+    auto const& tiny = calm_named("tiny");
+    auto const one = with_sizes(tiny, "num_mlp_layers=4,latent_size=16,autoencoder.hidden_size=64,hidden_size=192");
+    BOOST_TEST(one.name == "tiny:latent_size=16,autoencoder.hidden_size=64,hidden_size=192,num_mlp_layers=4");
+    BOOST_TEST(one.calm().autoencoder.latent_size == 16);
+    BOOST_TEST(one.calm().autoencoder.hidden_size == 64);
+    BOOST_TEST(one.calm().hidden_size == 192);
+    BOOST_TEST(one.calm().intermediate_size == tiny.calm().intermediate_size);
+    BOOST_TEST(one.calm().head.sizes.find("num_mlp_layers")->value == 4);
+    BOOST_TEST(one.on_demand);
+    BOOST_TEST(with_sizes(tiny, "hidden_size=0128").name == "tiny");
+    BOOST_TEST(with_sizes(tiny, "patch_size=1,patch_size=2").name == "tiny:patch_size=2");
+    BOOST_TEST(&configuration_named("tiny:hidden_size=128") == &tiny);
+    BOOST_TEST(&configuration_named("tiny:input=both,patch_size=2") ==
+               &configuration_named("tiny:patch_size=2,input=both"));
+
+    auto const flow = with_sizes(tiny, "head_type=flow");
+    BOOST_TEST(flow.calm().head.name() == "flow");
+    BOOST_TEST(flow.calm().head.sizes.find("num_mlp_layers")->value == 3);
+    BOOST_TEST(flow.defaults.calm.objective.fields.find_option("samples") != nullptr);
+    BOOST_TEST(flow.defaults.calm.objective.fields.find_option("targets") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_are_refused) {
+    auto const refusal = [](std::string const& text) {
+        return sentence_of<error>([&] { static_cast<void>(with_sizes(calm_named("tiny"), text)); });
+    };
+    BOOST_TEST(has(refusal("patch_size=0"), "--set patch_size: expected a whole number from 1 to 1024, found '0'"));
+    BOOST_TEST(has(refusal("hidden_size=262145"), "from 1 to 262144, found '262145'"));
+    BOOST_TEST(has(refusal("hidden_size=99999999999999999999"), "found '99999999999999999999'"));
+    BOOST_TEST(has(refusal("patch_size=2};"), "found '2};'"));
+    BOOST_TEST(has(refusal("patch_size"), "expected KEY=VALUE,..., found 'patch_size'"));
+    BOOST_TEST(has(refusal("patch_siez=2"), "no such size"));
+    BOOST_TEST(has(refusal("patch_siez=2"), "did you mean patch_size?"));
+    BOOST_TEST(has(refusal("vocab_size=2"), "no such size"));
+    BOOST_TEST(has(refusal("head_type=flwo"), "did you mean flow?"));
+    BOOST_TEST(has(refusal("num_attention_heads=3"), "expected num_attention_heads to divide hidden_size"));
+    BOOST_TEST(has(refusal("autoencoder.num_encoder_layers=3"), "expected even numbers of encoder and decoder layers"));
+}
+
+BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
+    workshop const shop;
+    std::string const on = " --tokenizer words --data stories:4000 --batch 64 --steps 1 --out ";
+    // Two at once: one compiles and the other waits for it.
+    auto const both = shop.good("train autoencoder --config tiny --set latent_size=16,patch_size=2" + on +
+                                "ae & first=$!; train autoencoder --config tiny:patch_size=2 --set latent_size=16" +
+                                on + "ae2 && wait $first");
+    BOOST_TEST(count(both.err, compiling) == 1, both.err);
+    BOOST_TEST(shop.cached(".so").size() == 1);
+    auto const permissions = fs::status(shop.folder.path("deep/cache")).permissions();
+    BOOST_TEST((permissions == fs::perms::owner_all));
+
+    std::string const calm = "train calm --config tiny --set patch_size=2,latent_size=16 --autoencoder ae "
+                             "--data stories:4000 --batch 2 --block 64 --out model --steps ";
+    BOOST_TEST(!has(shop.good(calm + "1").err, "compiling"));
+    BOOST_TEST(has(shop.good(calm + "2").err, "resumes after step 1"));
+    BOOST_TEST(!has(shop.good("generate --model model --max-tokens 4").err, "compiling"));
+    BOOST_TEST(!has(shop.good("evaluate --model ae --data stories:1000").err, "compiling"));
+    BOOST_TEST(has(shop.good("inspect model").out, "tiny:patch_size=2,latent_size=16, compiled when it is first used"));
+
+    // A damaged plug-in is never loaded.
+    auto const library = shop.cached(".so").at(0).string();
+    shop.good("printf x | dd of=" + library + " bs=1 seek=4096 conv=notrunc");
+    auto const again = shop.good("generate --model model --max-tokens 4");
+    BOOST_TEST(has(again.err, "damaged, so it is compiled again"), again.err);
+    BOOST_TEST(has(again.err, compiling), again.err);
+    BOOST_TEST(!has(shop.good("generate --model model --max-tokens 4").err, "compiling"));
+
+    // A cache that others can write is not used.
+    shop.is_refused("chmod 770 deep/cache && generate --model model", 10, "chmod 700");
+    shop.is_refused("chmod 700 deep/cache && mv deep/cache d && ln -s ../d deep/cache && generate --model model", 10,
+                    "expected a directory of yours");
+}
+
+BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {
+    workshop const shop;
+    std::string const training = " autoencoder --config tiny --set patch_size=2 --tokenizer words --data stories:4000 "
+                                 "--steps 1 --out ae";
+    // The same program, built by another compiler whose path is as long.
+    auto const rebuilt_by = [&](std::string const& compiler, std::string const& name) {
+        shop.good("sed 's|" CALM_COMPILER "|" + compiler + "|g' $(command -v train) >" + name + " && chmod +x " + name);
+    };
+    std::string gone = CALM_COMPILER;
+    gone.back() = '_';
+    rebuilt_by(gone, "train-orphan");
+    auto const orphan = shop.run("./train-orphan" + training);
+    BOOST_TEST(orphan.status == 3, orphan.err);
+    BOOST_TEST(has(orphan.err, "the compiler that built this program is missing: install it"), orphan.err);
+    BOOST_TEST(has(orphan.err, "Or write this as apps/configs/mine.cpp"), orphan.err);
+    BOOST_TEST(has(orphan.err, ".patch_size = 2,"), orphan.err);
+
+    std::string const fails = "/bin/false";
+    BOOST_REQUIRE(gone.size() >= fails.size());
+    rebuilt_by(std::string(gone.size() - fails.size(), '/') + fails, "train-false");
+    shop.is_refused("./train-false" + training, 3,
+                    ".log: the configuration tiny:patch_size=2 does not compile, exit status 1: it printed nothing");
+
+    shop.is_refused("CALM_PLUGINS=/dev/null/cache train" + training, 10, "/dev/null/cache");
+    shop.is_refused("train autoencoder --config tiny --set patch_size=2000 --tokenizer words --data stories:4000 "
+                    "--steps 1 --out ae",
+                    2, "--set patch_size: expected a whole number from 1 to 1024, found '2000'");
+    shop.is_refused("train" + training + " --device cuda", 3, "programs compile only for cpu and emulated");
+    BOOST_TEST(shop.cached(".so").empty());
+}
