@@ -27,7 +27,6 @@ namespace {
 
 constexpr char const* lock_file = "text.lock";
 constexpr char const* autoencoder_stage = "autoencoder";
-constexpr char const* model_stage = "model";
 
 std::string in(text_options const& o, std::string const& name) {
     return calm::in_directory(o.out, name);
