@@ -219,7 +219,10 @@ void command::take_words(std::vector<std::string> const& words) {
     std::vector<std::string> first;
     while (!positional_.empty() && i < words.size() && !is_option(words[i]) && words[i] != "-h")
         first.push_back(words[i++]);
-    if (!first.empty()) take_word_values(positional_, first);
+    if (!first.empty() && named(positional_).count == declared_option::value_count::one_each_time)
+        for (auto const& word : first) take_word_values(positional_, {word});
+    else if (!first.empty())
+        take_word_values(positional_, first);
     for (; i < words.size(); ++i) {
         auto const& word = words[i];
         if (word == "-h" || word == "--help") {

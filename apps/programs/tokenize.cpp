@@ -36,9 +36,8 @@ std::string shown(calm::tokenizer const& tokenizer, std::string_view text, std::
     }
     std::string lines;
     for (auto const id : ids)
-        lines += format == "ids"
-                     ? (lines.empty() ? "" : " ") + std::to_string(id)
-                     : std::to_string(id) + "\t" + calm::json_string(calm::escaped(tokenizer.bytes(id))) + "\n";
+        lines += format == "ids" ? (lines.empty() ? "" : " ") + std::to_string(id)
+                                 : std::to_string(id) + "\t" + calm::in_quotes(tokenizer.bytes(id), '"') + "\n";
     return format == "ids" ? lines + "\n" : lines;
 }
 
