@@ -15,7 +15,7 @@
 #include "programs/programs.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
 namespace {
 
@@ -26,14 +26,14 @@ struct subcommand {
 };
 
 constexpr std::array subcommands{
-    subcommand{"train", "train a model on your text, at once or stage by stage", calm::apps::train_main},
-    subcommand{"generate", "continue a prompt", calm::apps::generate_main},
-    subcommand{"evaluate", "score a model on held-out text", calm::apps::evaluate_main},
-    subcommand{"tokenize", "show the tokens of a text", calm::apps::tokenize_main},
-    subcommand{"inspect", "describe a model", calm::apps::inspect_main},
-    subcommand{"convert", "write a model in another precision or layout", calm::apps::convert_main},
-    subcommand{"sweep", "train and compare several configurations", calm::apps::sweep_main},
-    subcommand{"plot", "draw the training curve of a run", calm::apps::plot_main},
+    subcommand{"train", "train a model on your text, at once or stage by stage", train_main},
+    subcommand{"generate", "continue a prompt", generate_main},
+    subcommand{"evaluate", "score a model on held-out text", evaluate_main},
+    subcommand{"tokenize", "show the tokens of a text", tokenize_main},
+    subcommand{"inspect", "describe a model", inspect_main},
+    subcommand{"convert", "write a model in another precision or layout", convert_main},
+    subcommand{"sweep", "train and compare several configurations", sweep_main},
+    subcommand{"plot", "draw the training curve of a run", plot_main},
 };
 
 std::string usage() {
@@ -67,7 +67,7 @@ int answer(std::string const& word, std::string const& next) {
 
 }  // namespace
 
-int calm::apps::calm_main(int argc, char const* const* argv) {
+int calm_main(int argc, char const* const* argv) {
     std::string const word = argc > 1 ? argv[1] : "";
     auto const* const found =
         std::find_if(subcommands.begin(), subcommands.end(), [&](auto const& one) { return one.name == word; });
@@ -75,3 +75,5 @@ int calm::apps::calm_main(int argc, char const* const* argv) {
     run_as_subcommands(argv[0]);
     return found->run(argc - 1, argv + 1);
 }
+
+}  // namespace calm::apps

@@ -8,9 +8,9 @@
 #include "stored_tables.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
-int calm::apps::convert_main(int argc, char const* const* argv) {
+int convert_main(int argc, char const* const* argv) {
     return run_program("convert", [&] {
         auto const options = read_convert(argc, argv);
         if (!options) return 0;
@@ -21,3 +21,5 @@ int calm::apps::convert_main(int argc, char const* const* argv) {
         return 0;
     });
 }
+
+}  // namespace calm::apps

@@ -9,7 +9,7 @@
 #include "run/ranks.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
 namespace {
 
@@ -34,7 +34,7 @@ int evaluate(evaluate_options options) {
 
 }  // namespace
 
-int calm::apps::evaluate_main(int argc, char const* const* argv) {
+int evaluate_main(int argc, char const* const* argv) {
     return run_program("evaluate", [&] {
         return run_on_ranks("evaluate", [&] {
             auto const options = read_on_all_ranks([&] { return read_evaluate(argc, argv); });
@@ -42,3 +42,5 @@ int calm::apps::evaluate_main(int argc, char const* const* argv) {
         });
     });
 }
+
+}  // namespace calm::apps

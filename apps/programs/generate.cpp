@@ -7,9 +7,9 @@
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
-int calm::apps::generate_main(int argc, char const* const* argv) {
+int generate_main(int argc, char const* const* argv) {
     return run_program("generate", [&] {
         return run_on_ranks("generate", [&] {
             auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
@@ -20,3 +20,5 @@ int calm::apps::generate_main(int argc, char const* const* argv) {
         });
     });
 }
+
+}  // namespace calm::apps

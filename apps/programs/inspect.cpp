@@ -7,9 +7,9 @@
 #include "stored_tables.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
-int calm::apps::inspect_main(int argc, char const* const* argv) {
+int inspect_main(int argc, char const* const* argv) {
     return run_program("inspect", [&] {
         auto const options = read_inspect(argc, argv);
         if (!options) return 0;
@@ -17,3 +17,5 @@ int calm::apps::inspect_main(int argc, char const* const* argv) {
         return 0;
     });
 }
+
+}  // namespace calm::apps

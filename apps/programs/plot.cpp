@@ -7,9 +7,9 @@
 #include "run/training_curve.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
-int calm::apps::plot_main(int argc, char const* const* argv) {
+int plot_main(int argc, char const* const* argv) {
     return run_program("plot", [&] {
         auto const options = read_plot(argc, argv);
         if (!options) return 0;
@@ -19,10 +19,12 @@ int calm::apps::plot_main(int argc, char const* const* argv) {
             if (picture.made) {
                 text_output().put(calm::printable_line(picture.sentence) + "\n");
             } else {
-                log_line("plot: " + picture.sentence);
+                log_line(called("plot") + ": " + picture.sentence);
                 status = no_picture;
             }
         }
         return status;
     });
 }
+
+}  // namespace calm::apps

@@ -25,8 +25,7 @@
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
-using calm::index_t;
+namespace calm::apps {
 
 namespace {
 
@@ -301,7 +300,7 @@ names = ")" +
 
 }  // namespace
 
-int calm::apps::sweep_main(int argc, char const* const* argv) {
+int sweep_main(int argc, char const* const* argv) {
     return run_program("sweep", [&] {
         refuse_ranks();
         auto const options = read_sweep(argc, argv);
@@ -331,3 +330,5 @@ int calm::apps::sweep_main(int argc, char const* const* argv) {
         return 0;
     });
 }
+
+}  // namespace calm::apps

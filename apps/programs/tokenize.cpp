@@ -17,7 +17,7 @@
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
 namespace {
 
@@ -43,7 +43,7 @@ std::string shown(calm::tokenizer const& tokenizer, std::string_view text, std::
 
 }  // namespace
 
-int calm::apps::tokenize_main(int argc, char const* const* argv) {
+int tokenize_main(int argc, char const* const* argv) {
     return run_program("tokenize", [&] {
         auto const options = read_tokenize(argc, argv);
         if (!options) return 0;
@@ -56,3 +56,5 @@ int calm::apps::tokenize_main(int argc, char const* const* argv) {
         return 0;
     });
 }
+
+}  // namespace calm::apps

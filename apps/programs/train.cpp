@@ -9,7 +9,7 @@
 #include "run/text_run.hpp"
 #include "text/text_data.hpp"
 
-using namespace calm::apps;
+namespace calm::apps {
 
 namespace {
 
@@ -40,7 +40,7 @@ private:
 
 }  // namespace
 
-int calm::apps::train_main(int argc, char const* const* argv) {
+int train_main(int argc, char const* const* argv) {
     return run_program("train", [&] {
         return run_on_ranks("train", [&] {
             auto const command = read_on_all_ranks(
@@ -50,3 +50,5 @@ int calm::apps::train_main(int argc, char const* const* argv) {
         });
     });
 }
+
+}  // namespace calm::apps
