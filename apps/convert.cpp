@@ -1,22 +1,6 @@
 // convert: writes a stored model in another layout or precision.
-
-#include "calm/io/convert_model.hpp"
-#include "command/command_line.hpp"
-#include "program.hpp"
-#include "registry.hpp"
-#include "stored_tables.hpp"
-#include "text/text_output.hpp"
-
-using namespace calm::apps;
+#include "programs/programs.hpp"
 
 int main(int argc, char** argv) {
-    return run_program("convert", [&] {
-        auto const options = read_convert(argc, argv);
-        if (!options) return 0;
-        calm::conversion conversion{.as = {}, .shard_bytes = options->shard_bytes};
-        if (!options->dtype.empty()) conversion.as = calm::float_type_named(options->dtype);
-        calm::convert_model(opened_model(options->model), options->out, conversion);
-        text_output().put(tensor_table_text(calm::stored_weights::open(options->out)));
-        return 0;
-    });
+    return calm::apps::convert_main(argc, argv);
 }

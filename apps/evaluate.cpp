@@ -1,43 +1,6 @@
 // evaluate: scores stored models on held-out text.
-
-#include "command/command_line.hpp"
-#include "comparison.hpp"
-#include "program.hpp"
-#include "registry.hpp"
-#include "run/rank_agreement.hpp"
-#include "run/ranks.hpp"
-#include "text/text_output.hpp"
-
-using namespace calm::apps;
-
-namespace {
-
-int evaluate(evaluate_options options) {
-    take_place(options);
-    bool const several = options.models.size() > 1;
-    text_output out;
-    std::vector<compared_model> all;
-    for (auto const& directory : options.models) {
-        auto one = options;
-        one.model = directory;
-        auto const model = read_model_on_all_ranks(directory);
-        auto const& work = configuration_of(model).on(options.device, options.weights);
-        all.push_back({model, work.evaluate(one, model)});
-        if (several) log_line("== " + directory);
-        if (is_first_rank()) out.put(to_json(all.back().found) + "\n");
-        log_lines(to_table(all.back().found));
-    }
-    if (several) log_lines("\n" + comparison_text(all));
-    return 0;
-}
-
-}  // namespace
+#include "programs/programs.hpp"
 
 int main(int argc, char** argv) {
-    return run_program("evaluate", [&] {
-        return run_on_ranks("evaluate", [&] {
-            auto const options = read_on_all_ranks([&] { return read_evaluate(argc, argv); });
-            return options ? evaluate(*options) : 0;
-        });
-    });
+    return calm::apps::evaluate_main(argc, argv);
 }

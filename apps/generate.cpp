@@ -1,21 +1,6 @@
 // generate: generates text with a stored language model.
-
-#include "command/command_line.hpp"
-#include "program.hpp"
-#include "registry.hpp"
-#include "run/rank_agreement.hpp"
-#include "run/ranks.hpp"
-
-using namespace calm::apps;
+#include "programs/programs.hpp"
 
 int main(int argc, char** argv) {
-    return run_program("generate", [&] {
-        return run_on_ranks("generate", [&] {
-            auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
-            if (!options) return 0;
-            take_place(*options);
-            auto const model = read_model_on_all_ranks(options->model);
-            return configuration_of(model).on(options->device, options->weights).generate(*options, model);
-        });
-    });
+    return calm::apps::generate_main(argc, argv);
 }

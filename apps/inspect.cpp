@@ -1,18 +1,6 @@
 // inspect: describes a model directory.
-
-#include "command/command_line.hpp"
-#include "program.hpp"
-#include "registry.hpp"
-#include "stored_tables.hpp"
-#include "text/text_output.hpp"
-
-using namespace calm::apps;
+#include "programs/programs.hpp"
 
 int main(int argc, char** argv) {
-    return run_program("inspect", [&] {
-        auto const options = read_inspect(argc, argv);
-        if (!options) return 0;
-        text_output().put(model_text(opened_model(options->model)));
-        return 0;
-    });
+    return calm::apps::inspect_main(argc, argv);
 }

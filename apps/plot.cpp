@@ -1,27 +1,6 @@
 // plot: draws the training curve of a run.
-
-#include "calm/base/quoted.hpp"
-#include "command/command_line.hpp"
-#include "program.hpp"
-#include "run/training_curve.hpp"
-#include "text/text_output.hpp"
-
-using namespace calm::apps;
+#include "programs/programs.hpp"
 
 int main(int argc, char** argv) {
-    return run_program("plot", [&] {
-        auto const options = read_plot(argc, argv);
-        if (!options) return 0;
-        int status = 0;
-        for (auto const& run : options->runs) {
-            auto const picture = plot_training(run, options->format);
-            if (picture.made) {
-                text_output().put(calm::printable_line(picture.sentence) + "\n");
-            } else {
-                log_line("plot: " + picture.sentence);
-                status = no_picture;
-            }
-        }
-        return status;
-    });
+    return calm::apps::plot_main(argc, argv);
 }

@@ -13,7 +13,10 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
@@ -91,7 +94,8 @@ template <class F> bool any_line(char const* path, F const& f) {
     return found;
 }
 
-char const* program_name = "";
+std::string program_name;  // as messages call it
+std::string path_of_calm;  // empty unless the programs are its subcommands
 
 // SIGBUS handler: a mapped page is no longer in its file, because the file was truncated or the disk fails.
 extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
@@ -111,8 +115,7 @@ extern "C" void end_by_missing_page(int, siginfo_t* info, void*) {
     std::signal(SIGBUS, SIG_DFL);  // not a mapped file: default action
 }
 
-void note_missing_pages(char const* name) {
-    program_name = name;
+void note_missing_pages() {
     struct sigaction action {};
     action.sa_sigaction = end_by_missing_page;
     action.sa_flags = SA_SIGINFO;
@@ -120,6 +123,18 @@ void note_missing_pages(char const* name) {
 }
 
 }  // namespace
+
+void run_as_subcommands(std::string path) {
+    path_of_calm = std::move(path);
+}
+
+std::string called(std::string const& program) {
+    return path_of_calm.empty() ? program : "calm " + program;
+}
+
+std::vector<std::string> words_that_start(std::string const& program) {
+    return path_of_calm.empty() ? std::vector{program} : std::vector{path_of_calm, program};
+}
 
 failure failure_now() {
     try {
@@ -139,14 +154,15 @@ failure failure_now() {
 }
 
 int run_program(char const* name, std::function<int()> const& body) {
+    program_name = called(name);
     hold_standard_streams();
-    note_missing_pages(name);
+    note_missing_pages();
     std::signal(SIGXFSZ, SIG_IGN);  // writing then fails with EFBIG and is reported as an error
     try {
         return body();
     } catch (...) {
         auto const what = failure_now();
-        if (!what.text.empty()) log_lines(sentence(name, ": ", what.text));
+        if (!what.text.empty()) log_lines(sentence(program_name, ": ", what.text));
         return what.status;
     }
 }

@@ -17,6 +17,13 @@ struct reader_gone {};
 // reserved, so that no opened file takes it and using the stream fails.
 int run_program(char const* name, std::function<int()> const& body);
 
+// From here on the programs run as subcommands of `calm`, which was started as `path`.
+void run_as_subcommands(std::string path);
+// What messages call a program or one of its commands: "train text", or "calm train text" for a subcommand.
+std::string called(std::string const& program);
+// The words that start a program: {"train"}, or {path of calm, "train"} for a subcommand.
+std::vector<std::string> words_that_start(std::string const& program);
+
 // Exit status and message of the exception being handled; call it inside a catch block. The message may be empty.
 struct failure {
     int status;

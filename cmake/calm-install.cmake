@@ -8,6 +8,20 @@ set(calm_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/calm)
 install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
+# The program `calm` with its manual page and completion, if it was built.
+if(CALM_APPS)
+    install(TARGETS calm OPTIONAL)
+    install(FILES docs/calm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(CODE "
+        set(program \"$<TARGET_FILE:calm>\")
+        if(EXISTS \"\${program}\")
+            execute_process(COMMAND \"\${program}\" --completion bash OUTPUT_VARIABLE completion COMMAND_ERROR_IS_FATAL ANY)
+            file(WRITE \"${PROJECT_BINARY_DIR}/completion/calm\" \"\${completion}\")
+            file(INSTALL \"${PROJECT_BINARY_DIR}/completion/calm\" DESTINATION
+                 \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/bash-completion/completions\")
+        endif()")
+endif()
+
 # calm_export(NAME): exports calm::NAME.
 function(calm_export name)
     install(TARGETS calm_${name} EXPORT calm-${name})

@@ -13,6 +13,7 @@
 #include "command/settings_file.hpp"
 #include "command/suggest.hpp"
 #include "processor.hpp"
+#include "program.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {
@@ -76,11 +77,14 @@ std::string toml_value(declared_option const& option, std::string const& text) {
 }  // namespace
 
 std::string version_line(std::string const& program) {
-    return program + " of calm " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-           std::to_string(version.patch) + ", compiled for " + instructions + "\n";
+    bool const alone = program != "calm" && called(program) == program;
+    return (alone ? program + " of calm " : "calm ") + std::to_string(version.major) + "." +
+           std::to_string(version.minor) + "." + std::to_string(version.patch) + ", compiled for " + instructions +
+           "\n";
 }
 
-command::command(std::string name, std::string const& description) : name_(std::move(name)), description_(description) {
+command::command(std::string name, std::string const& description) :
+    name_(std::move(name)), called_(called(name_)), description_(description) {
     text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
     flag(print_resolved, asks_for_resolved_, "print all settings, as --config-file reads them, and exit");
     text(completion, completion_, "SHELL", "print the bash completion of this program's options, and exit");
@@ -140,7 +144,7 @@ std::vector<std::string> command::names() const {
 }
 
 std::string command::help() const {
-    CLI::App page(description_, name_);
+    CLI::App page(description_, called_);
     page.get_formatter()->column_width(34);
     // Options common to all programs come last.
     auto const put = [&](declared_option const& one) {
@@ -185,7 +189,7 @@ void command::give(declared_option& option, std::vector<std::string> values, std
 void command::take_word_values(std::string const& name, std::vector<std::string> values) {
     auto* const option = find(name);
     if (option == nullptr) {
-        problem(name_ + " has no option " + name + did_you_mean(name, names()));
+        problem(called_ + " has no option " + name + did_you_mean(name, names()));
         return;
     }
     if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
@@ -206,7 +210,7 @@ void command::take_word_values(std::string const& name, std::vector<std::string>
 void command::refuse_words(std::span<std::string const> words, std::string const& after) {
     std::string all;
     for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
-    problem(name_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
+    problem(called_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
             hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "put a value with spaces in quotes");
 }
 
@@ -215,7 +219,10 @@ void command::take_words(std::vector<std::string> const& words) {
     std::vector<std::string> first;
     while (!positional_.empty() && i < words.size() && !is_option(words[i]) && words[i] != "-h")
         first.push_back(words[i++]);
-    if (!first.empty()) take_word_values(positional_, first);
+    if (!first.empty() && named(positional_).count == declared_option::value_count::one_each_time)
+        for (auto const& word : first) take_word_values(positional_, {word});
+    else if (!first.empty())
+        take_word_values(positional_, first);
     for (; i < words.size(); ++i) {
         auto const& word = words[i];
         if (word == "-h" || word == "--help") {
@@ -296,7 +303,7 @@ void command::take_file(std::string const& path) {
         if (std::find(allowed.begin(), allowed.end(), each.key) == allowed.end())
             problem(each.place + ": " +
                     (each.table.empty() ? "no program reads " + each.key + " from a file of options"
-                                        : name_ + " has no option " + each.key) +
+                                        : called_ + " has no option " + each.key) +
                     did_you_mean(each.key, allowed));
         if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return;
         auto& option = named("--" + each.key);
@@ -375,7 +382,7 @@ bool command::read(int argc, char const* const* argv) {
             lines.push_back("  - " + one);
     if (problems_.size() > most_told)
         lines.push_back("  - and " + std::to_string(problems_.size() - most_told) + " more");
-    lines.push_back("(" + name_ + " --help shows every option)");
+    lines.push_back("(" + called_ + " --help shows every option)");
     throw error(errc::usage, single ? problems_.front() : std::to_string(problems_.size()) + " problems", lines);
 }
 
@@ -396,7 +403,7 @@ std::vector<setting> command::settings() const {
 }
 
 std::string command::resolved() const {
-    std::string text = "# " + name_ + " --config-file THIS does the same\n";
+    std::string text = "# " + called_ + " --config-file THIS does the same\n";
     for (auto const& one : options_) {
         if (!one.is_kept) continue;
         auto values = one.given;

@@ -43,7 +43,7 @@ struct declared_option {
     std::string place = {};                                        // exact origin, for messages
 };
 
-// One line such as "generate of calm 0.1.0, compiled for AVX-512".
+// One line such as "generate of calm 0.1.0, compiled for AVX-512", or "calm 0.1.0, compiled for AVX-512".
 std::string version_line(std::string const& program);
 
 // Declare options, then call read() to fill their variables. CLI11 only formats the help: it would stop at the first
@@ -189,6 +189,7 @@ private:
     void use_values();
 
     std::string name_;
+    std::string called_;  // the name in messages: with `calm` in front for a subcommand
     std::string description_;
     std::string footer_;
     std::string positional_;

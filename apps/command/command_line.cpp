@@ -26,6 +26,7 @@
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/text_plan.hpp"
+#include "run/text_record.hpp"
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
@@ -187,6 +188,23 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
+// The model's directory in the directory of `train text`, else the path itself.
+std::string model_in(std::string const& path) {
+    std::error_code unknown;
+    bool const is_text_run = std::filesystem::exists(in_directory(path, plan_file), unknown);
+    return is_text_run ? in_directory(path, model_stage) : path;
+}
+// A model's directory, or the directory of `train text` that holds it.
+void add_model(command& c, std::string& model, std::string const& what) {
+    c.text("--model", model, "DIR", what + "; also the --out of train", needed::yes);
+    c.first_words_are("--model");
+    c.check([&c, &model] {
+        if (model.empty()) return;
+        model = model_in(model);
+        check_path(c, "--model", model, true);
+    });
+}
+
 std::string default_text(training_recipe const& r) {
     return "rate " + six_digits(r.rate) + (r.optimizer.muon > 0 ? ", muon " + six_digits(r.optimizer.muon) : "") +
            ", warm-up " + std::to_string(r.warmup) + ", steps " + std::to_string(r.steps);
@@ -338,14 +356,22 @@ std::string last_word(std::string const& name) {
     return name.substr(name.rfind(' ') + 1);
 }
 
-constexpr char const* train_usage =
-    "Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare with.\n"
-    "Usage: train text --data SPEC... --minutes M --out DIR\n"
-    "       train tokenizer --vocabulary V --data SPEC... --out FILE\n"
-    "       train autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
-    "       train calm --config NAME --autoencoder DIR --data SPEC... --out DIR\n"
-    "       train ar --config NAME --tokenizer FILE --data SPEC... --out DIR\n"
-    "       train KIND --help shows all options of KIND.\n";
+std::string usage_of_train() {
+    auto const train = called("train");
+    std::string text =
+        "Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare with.\n";
+    std::string before = "Usage: ";
+    for (auto const* const each :
+         {"SPEC... --out DIR [--minutes M]", "tokenizer --vocabulary V --data SPEC... --out FILE",
+          "autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR",
+          "calm --config NAME --autoencoder DIR --data SPEC... --out DIR",
+          "ar --config NAME --tokenizer FILE --data SPEC... --out DIR"}) {
+        text += before + train + " " + each + "\n";
+        before = "       ";
+    }
+    return text + "The first trains all that a text needs (" + train + " text). " + train +
+           " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar.\n";
+}
 
 template <class Number> std::string text_of(Number value) {
     if constexpr (std::is_integral_v<Number>)
@@ -489,6 +515,10 @@ template <> struct described<inspect_options> {
     static constexpr char const* what =
         "Describes a stored model: sizes, parameters, FLOPs, files and what it was trained on.";
 };
+template <> struct described<tokenize_options> {
+    static constexpr char const* name = "tokenize";
+    static constexpr char const* what = "Shows the tokens of a text: their ids, and their bytes as text.";
+};
 template <> struct described<plot_options> {
     static constexpr char const* name = "plot";
     static constexpr char const* what =
@@ -600,6 +630,7 @@ void declare(command& c, train_calm_command& o) {
 
 void declare(command& c, text_options& o) {
     add_data(c, o.data);
+    c.first_words_are("--data");
     add_mode(c, o.data);
     add_run(c, o.out, "plan.json, tokenizer.model, autoencoder and model", can_hold_text_run);
     auto& choices = o.choices;
@@ -634,8 +665,12 @@ void declare(command& c, text_options& o) {
 
 void declare(command& c, evaluate_options& o) {
     c.repeated("--model", o.models, "DIR", "model that train wrote; repeat the option to compare several", needed::yes);
+    c.first_words_are("--model");
     c.check([&c, &o] {
-        for (auto const& model : o.models) check_path(c, "--model", model, true);
+        for (auto& model : o.models) {
+            model = model_in(model);
+            check_path(c, "--model", model, true);
+        }
     });
     add_data(c, o.data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens per block; BrierLM depends on it (as in training)", 1,
@@ -721,8 +756,7 @@ void declare(command& c, sweep_options& o) {
 
 void declare(command& c, convert_options& o) {
     constexpr std::uint64_t most_shard = 1'000'000'000'000'000;
-    c.text("--model", o.model, "DIR", "model in any published layout", needed::yes);
-    require_file(c, "--model", o.model, true);
+    add_model(c, o.model, "model in any published layout");
     add_out(c, o.out, "the model");
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
@@ -731,16 +765,42 @@ void declare(command& c, convert_options& o) {
 }
 
 void declare(command& c, inspect_options& o) {
-    c.text("--model", o.model, "DIR", "model in any published layout", needed::yes);
-    require_file(c, "--model", o.model, true);
-    c.first_words_are("--model");
+    add_model(c, o.model, "model in any published layout");
+}
+
+void declare(command& c, tokenize_options& o) {
+    c.text("--tokenizer", o.tokenizer, "PATH",
+           "vocabulary (tokenizer.model or tokenizer.json), the model's directory that holds it, or the --out of train",
+           needed::yes);
+    c.first_words_are("--tokenizer");
+    c.check([&c, &o] {
+        if (o.tokenizer.empty()) return;
+        o.tokenizer = model_in(o.tokenizer);
+        std::error_code unknown;
+        if (!std::filesystem::exists(o.tokenizer, unknown)) c.problem("--tokenizer: there is no " + o.tokenizer);
+    });
+    c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
+    c.may_be_empty("--text");
+    c.choice("--format", {"table", "ids", "json"},
+             "table, one token per line: id, tab, its text in quotes; ids, the ids of a text on one line; json, "
+             "{\"ids\": [...], \"tokens\": [...]} on one line (table)",
+             [&o](std::string const& format) { o.format = format; });
+    c.otherwise("--format", [] { return std::string("table"); });
+    c.stray_words_are("give a text as --text TEXT");
+    c.check([&c, &o] {
+        if (std::count(o.texts.begin(), o.texts.end(), "-") > 1)
+            c.problem("standard input can be read only once: give --text - once");
+    });
 }
 
 void declare(command& c, plot_options& o) {
     c.list("--run", o.runs, "DIR", "directories that train wrote; plot DIR works too");
     c.first_words_are("--run");
     c.check([&] {
-        for (auto const& run : o.runs) require_run(c, "--run", run);
+        for (auto& run : o.runs) {
+            run = model_in(run);
+            require_run(c, "--run", run);
+        }
     });
     c.choice("--format", {"png", "svg"}, "kind of picture (png)",
              [&o](std::string const& format) { o.format = format; });
@@ -748,8 +808,7 @@ void declare(command& c, plot_options& o) {
 }
 
 void declare(command& c, generate_options& o) {
-    c.text("--model", o.model, "DIR", "model that train calm or train ar wrote", needed::yes);
-    require_file(c, "--model", o.model, true);
+    add_model(c, o.model, "language model in any published layout");
     c.repeated("--prompt", o.prompts, "TEXT",
                "prompt, - reads standard input; repeat the option for more texts (empty)");
     c.may_be_empty("--prompt");
@@ -807,7 +866,7 @@ template <class Options> std::optional<Options> read_command(int argc, char cons
     if constexpr (requires { o.rank_settings; }) o.rank_settings = c.settings();
     if constexpr (requires { o.record; }) {
         o.record.options = c.resolved();
-        o.record.words.assign(1, c.name());
+        o.record.words = words_that_start(c.name());
         o.record.words.insert(o.record.words.end(), argv, argv + argc);
     }
     return o;
@@ -823,18 +882,26 @@ template <class Options> completed_command completed() {
 
 template <class... Options> struct list_of_commands {
     static std::vector<std::string> names() { return {last_word(described<Options>::name)...}; }
+    static std::vector<std::string> whole_names() { return {described<Options>::name...}; }
     static std::vector<completed_command> all() { return {completed<Options>()...}; }
 };
 using commands_of_train =
     list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
-using all_commands =
-    list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command,
-                     evaluate_options, sweep_options, generate_options, convert_options, inspect_options, plot_options>;
+using all_commands = list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command,
+                                      train_ar_command, evaluate_options, sweep_options, generate_options,
+                                      convert_options, inspect_options, tokenize_options, plot_options>;
 
 }  // namespace
 
 std::vector<completed_command> every_command() {
     return all_commands::all();
+}
+
+std::string completion_of_calm() {
+    auto commands = all_commands::all();
+    auto const names = all_commands::whole_names();
+    for (std::size_t i = 0; i < names.size(); ++i) commands[i].word = names[i];
+    return bash_completion("calm", commands);
 }
 
 std::vector<std::string> names_of_all_commands() {
@@ -849,11 +916,20 @@ std::vector<std::string> options_of_all_programs() {
     return names;
 }
 
+// Whether the first word of train is a text, and not one of its commands.
+bool names_text(std::string const& word) {
+    auto const kinds = commands_of_train::names();
+    if (word.empty() || word.starts_with("-") || std::find(kinds.begin(), kinds.end(), word) != kinds.end())
+        return false;
+    std::error_code unknown;
+    return std::filesystem::exists(word, unknown) || word.find_first_of("*?[:/.") != std::string::npos;
+}
+
 std::optional<train_command> read_train(int argc, char const* const* argv) {
     auto const kinds = commands_of_train::names();
     std::string const kind = argc > 1 ? argv[1] : "";
     if (kind == "--help" || kind == "-h") {
-        text_output().put(train_usage);
+        text_output().put(usage_of_train());
         return std::nullopt;
     }
     if (kind == "--version") {
@@ -871,19 +947,27 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     auto const read = [&]<class Options>(Options const&) {
         auto o = read_command<Options>(argc - 2, argv + 2);
         if constexpr (requires { o->record; })
-            if (o) o->record.words.assign(argv, argv + argc);
+            if (o) {
+                o->record.words = words_that_start(argv[0]);
+                o->record.words.insert(o->record.words.end(), argv + 1, argv + argc);
+            }
         return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
     };
+    // `train my.txt --out mine` is `train text --data my.txt --out mine`.
+    if (names_text(kind)) {
+        auto o = read_command<text_options>(argc - 1, argv + 1);
+        return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
+    }
     if (kind == kinds[0]) return read(text_options{});
     if (kind == kinds[1]) return read(tokenizer_options{});
     if (kind == kinds[2]) return read(train_autoencoder_command{});
     if (kind == kinds[3]) return read(train_calm_command{});
     if (kind == kinds[4]) return read(train_ar_command{});
     throw error(errc::usage,
-                kind.empty()
-                    ? "expected one of " + listed(kinds) + ", found none"
-                    : "expected one of " + listed(kinds) + ", found '" + kind + "'" + did_you_mean(kind, kinds),
-                lines_of(train_usage));
+                kind.empty() ? "expected a text or one of " + listed(kinds) + ", found none"
+                             : "expected a text or one of " + listed(kinds) + ", found '" + kind + "'" +
+                                   did_you_mean(kind, kinds),
+                lines_of(usage_of_train()));
 }
 
 std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv) {
@@ -900,6 +984,10 @@ std::optional<convert_options> read_convert(int argc, char const* const* argv) {
 
 std::optional<inspect_options> read_inspect(int argc, char const* const* argv) {
     return read_command<inspect_options>(argc - 1, argv + 1);
+}
+
+std::optional<tokenize_options> read_tokenize(int argc, char const* const* argv) {
+    return read_command<tokenize_options>(argc - 1, argv + 1);
 }
 
 std::optional<plot_options> read_plot(int argc, char const* const* argv) {

@@ -25,6 +25,7 @@ std::optional<plot_options> read_plot(int argc, char const* const* argv);
 std::optional<generate_options> read_generate(int argc, char const* const* argv);
 std::optional<convert_options> read_convert(int argc, char const* const* argv);
 std::optional<inspect_options> read_inspect(int argc, char const* const* argv);
+std::optional<tokenize_options> read_tokenize(int argc, char const* const* argv);
 
 // Table names in a file of options: tokenizer, autoencoder, calm, ar, evaluate and so on.
 std::vector<std::string> names_of_all_commands();

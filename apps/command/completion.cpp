@@ -1,5 +1,7 @@
 #include "command/completion.hpp"
 
+#include <utility>
+
 #include "calm/base/error.hpp"
 
 namespace calm::apps {
@@ -36,20 +38,36 @@ void require_completed_shell(std::string const& shell) {
 
 std::string bash_completion(std::string const& program, std::span<completed_command const> commands) {
     std::string const function = "_calm_" + program;
-    std::string words, cases;
-    for (auto const& command : commands) {
-        if (command.word.empty())
-            return "# bash: source <(" + program + " --completion bash)\n" + function + "() {\n" +
-                   "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" + cases_of(command) +
-                   "}\ncomplete -F " + function + " " + program + "\n";
-        words += command.word + " ";
-        cases += "    " + command.word + ")\n" + cases_of(command) + "        ;;\n";
+    auto const offer = [](std::string const& words) {
+        return "COMPREPLY=($(compgen -W '" + words + "' -- \"$word\"))";
+    };
+    std::string body;
+    if (commands.size() == 1 && commands.front().word.empty()) {
+        body = cases_of(commands.front());
+    } else {
+        std::vector<std::pair<std::string, std::string>> words;  // first words, with the second words of each
+        std::string cases;
+        for (auto const& command : commands) {
+            auto const space = command.word.find(' ');
+            auto const first = command.word.substr(0, space);
+            if (words.empty() || words.back().first != first) words.emplace_back(first, "");
+            if (space != std::string::npos) words.back().second += command.word.substr(space + 1) + " ";
+            cases += "    '" + command.word + "'" + (space == std::string::npos ? "|'" + command.word + " '*" : "") +
+                     ")\n" + cases_of(command) + "        ;;\n";
+        }
+        std::string firsts, seconds;
+        for (auto const& [first, second] : words) {
+            firsts += first + " ";
+            if (!second.empty())
+                seconds += "    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == " + first + " ]]; then\n        " +
+                           offer(second + "--help") + "\n        return\n    fi\n";
+        }
+        body = "    if ((COMP_CWORD == 1)); then\n        " + offer(firsts + "--help --version --completion") +
+               "\n        return\n    fi\n" + seconds + "    case \"${COMP_WORDS[*]:1:2}\" in\n" + cases + "    esac\n";
     }
     return "# bash: source <(" + program + " --completion bash)\n" + function + "() {\n" +
-           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" +
-           "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '" + words +
-           "--help --version --completion' -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n" +
-           cases + "    esac\n}\ncomplete -F " + function + " " + program + "\n";
+           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" + body + "}\ncomplete -F " +
+           function + " " + program + "\n";
 }
 
 }  // namespace calm::apps

@@ -9,7 +9,8 @@
 
 namespace calm::apps {
 
-// The options that follow one word, such as `calm` of train. The word is empty if the program has no such words.
+// The options that follow a command's words, such as `calm` of train or `train calm` of calm. The words are empty if
+// the program has no commands.
 struct completed_command {
     std::string word;
     std::vector<declared_option> options;
@@ -18,6 +19,9 @@ struct completed_command {
 // Every command of every program, by its last word. Only read the options: their `take` functions refer to variables
 // that no longer exist.
 std::vector<completed_command> every_command();
+
+// The completion of `calm`, with the commands of all programs.
+std::string completion_of_calm();
 
 // A bash script that completes option names, and values that are files, folders or one of several names. Load it with
 // source <(program --completion bash).

@@ -148,6 +148,12 @@ struct inspect_options {
     std::string model;
 };
 
+struct tokenize_options {
+    std::string tokenizer;  // a file, or a model's directory
+    std::vector<std::string> texts;
+    std::string format = "table";  // or ids, or json
+};
+
 struct generate_options : execution_options {
     std::string model;
     std::vector<std::string> prompts;

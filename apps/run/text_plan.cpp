@@ -46,6 +46,7 @@ constexpr std::uint64_t least_heldout = 16'384;      // bytes needed for a usefu
 constexpr char const* tenth = "10:9";
 constexpr double autoencoder_share = 0.25;  // of the minutes
 constexpr double autoencoder_minutes = 4;   // at most
+constexpr double default_minutes = 20;      // if neither minutes nor steps are given
 constexpr double long_run = 60;             // minutes from which the context is longer
 constexpr double warmup_per_minute = 50;    // a tenth of the steps of one core
 constexpr index_t longest_warmup = 200;
@@ -97,6 +98,8 @@ public:
         if (entry_ == nullptr)
             throw error(errc::config,
                         "the configuration '" + given.configuration + "' is not compiled into this program");
+        has_length_ = given.minutes || given.steps || given.autoencoder_minutes || given.autoencoder_steps;
+        if (!has_length_) plan_.choices.minutes = default_minutes;
     }
 
     text_plan planned() {
@@ -170,7 +173,7 @@ private:
     }
 
     void choose_length() {
-        if (c().minutes) because("minutes", as_given);
+        if (c().minutes) because("minutes", has_length_ ? as_given : "the default");
         if (entry_->is_autoregressive()) {
             // the language model gets all minutes
         } else if (c().autoencoder_steps) {
@@ -222,6 +225,7 @@ private:
     text_facts text_;
     entry const* entry_;
     text_plan plan_;
+    bool has_length_ = true;  // minutes or steps are given
 };
 
 }  // namespace
@@ -243,8 +247,9 @@ void require_possible(text_choices const& given, std::span<entry const> compiled
     if (one != nullptr)
         if (auto const problems = choice_problems(*one, given); !problems.empty()) refuse(problems.front());
     bool const needs_autoencoder = one == nullptr || !one->is_autoregressive();
+    bool const no_length = !given.minutes && !given.steps && !given.autoencoder_steps && !given.autoencoder_minutes;
     bool const ends = given.steps && (!needs_autoencoder || given.autoencoder_steps || given.autoencoder_minutes);
-    if (!given.minutes && !ends)
+    if (!given.minutes && !ends && !no_length)
         refuse(needs_autoencoder ? "--minutes is needed, or --steps and --autoencoder-steps instead of it"
                                  : "--minutes is needed, or --steps instead of it");
     if (given.minutes && given.autoencoder_minutes && *given.autoencoder_minutes >= *given.minutes)

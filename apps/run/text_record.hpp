@@ -10,6 +10,8 @@
 namespace calm::apps {
 
 inline constexpr char const* plan_file = "plan.json";
+// The language model's directory, in that of `train text`.
+inline constexpr char const* model_stage = "model";
 
 struct text_record {
     recipe_record given;            // the user's choices and other inputs of the result

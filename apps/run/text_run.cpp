@@ -27,7 +27,6 @@ namespace {
 
 constexpr char const* lock_file = "text.lock";
 constexpr char const* autoencoder_stage = "autoencoder";
-constexpr char const* model_stage = "model";
 
 std::string in(text_options const& o, std::string const& name) {
     return calm::in_directory(o.out, name);
@@ -234,20 +233,25 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     auto const& one = configuration_named(plan.configuration);
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
+    auto const line = [](std::string const& program, std::vector<std::string> const& arguments) {
+        auto words = words_that_start(program);
+        words.insert(words.end(), arguments.begin(), arguments.end());
+        return command_to_go_on(words);
+    };
     log_line("to generate: " +
-             command_to_go_on({"generate", "--model", model, "--prompt",
+             line("generate", {"--model", model, "--prompt",
                                is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
-    std::vector<std::string> measure{"evaluate", "--model", model, "--data"};
+    std::vector<std::string> measure{"--model", model, "--data"};
     measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
     bool const held = !plan.holdout.empty();
     if (held) measure.insert(measure.end(), {"--holdout", plan.holdout});
     bool const own = std::any_of(o.data.sources.begin(), o.data.sources.end(),
                                  [](auto const& spec) { return document_source::parse(spec).is_generated(); });
     if (held || own)
-        log_line("to evaluate: " + command_to_go_on(measure));
+        log_line("to evaluate: " + line("evaluate", measure));
     else
         log_line("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
-    log_line("to plot:     " + command_to_go_on({"plot", model}));
+    log_line("to plot:     " + line("plot", {model}));
 }
 
 // Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists

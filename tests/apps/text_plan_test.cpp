@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
         change(changed);
         return sentence_of<error>([&] { planned({.bytes = 1000}, changed); });
     };
-    BOOST_TEST(has(refused([](auto&) {}), "--minutes is needed, or --steps instead of it"));
+    BOOST_TEST(*planned({.bytes = 1000}, given).minutes == 20);
     BOOST_TEST(refused([](auto& c) { c.steps = 3; }) == "");
     BOOST_TEST(has(refused([](auto& c) { c.steps = 3, c.kl_weight = 0.1; }),
                    "--kl-weight: tiny-ar, an autoregressive model, has no autoencoder"));
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(choices_that_exclude_each_other_are_refused) {
         change(given);
         return sentence_of<error>([&] { planned({.bytes = 1000}, given); });
     };
-    BOOST_TEST(has(refused([](auto& c) { c.minutes.reset(); }), "--minutes is needed"));
+    BOOST_TEST(*planned({.bytes = 1000}, {}).minutes == 20);  // the default
     BOOST_TEST(has(refused([](auto& c) { c.minutes.reset(), c.steps = 3; }), "--minutes is needed"));
     BOOST_TEST(refused([](auto& c) { c.minutes.reset(), c.steps = 3, c.autoencoder_minutes = 1; }) == "");
     BOOST_TEST(has(refused([](auto& c) { c.autoencoder_minutes = 5; }),

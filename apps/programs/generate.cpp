@@ -1,0 +1,24 @@
+// generate: generates text with a stored language model.
+
+#include "command/command_line.hpp"
+#include "program.hpp"
+#include "programs/programs.hpp"
+#include "registry.hpp"
+#include "run/rank_agreement.hpp"
+#include "run/ranks.hpp"
+
+namespace calm::apps {
+
+int generate_main(int argc, char const* const* argv) {
+    return run_program("generate", [&] {
+        return run_on_ranks("generate", [&] {
+            auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
+            if (!options) return 0;
+            take_place(*options);
+            auto const model = read_model_on_all_ranks(options->model);
+            return configuration_of(model).on(options->device, options->weights).generate(*options, model);
+        });
+    });
+}
+
+}  // namespace calm::apps

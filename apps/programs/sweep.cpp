@@ -1,0 +1,335 @@
+// sweep: trains and evaluates configurations on one source to compare patch sizes K (the paper's semantic bandwidth),
+// heads and autoregressive models by cost and score. Writes a table, and a plot with gnuplot.
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "calm/base/quoted.hpp"
+#include "calm/io/replaced_directory.hpp"
+#include "calm/model/flops.hpp"
+#include "calm/runs/run_directory.hpp"
+#include "command/command_line.hpp"
+#include "program.hpp"
+#include "programs/programs.hpp"
+#include "registry.hpp"
+#include "run/gnuplot.hpp"
+#include "run/ranks.hpp"
+#include "run/report.hpp"
+#include "run/run_plan.hpp"
+#include "run/run_record.hpp"
+#include "text/text_data.hpp"
+#include "text/text_output.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+struct row {
+    std::string name;
+    std::string head;         // softmax for an autoregressive model
+    index_t K, L;             // tokens per patch, latent size; 1 and 0 for an autoregressive model
+    double training_flops;    // per token, with Muon's
+    double muon_flops;        // per token, Muon's alone
+    double before;            // FLOPs of training the autoencoder
+    double generation_flops;  // per token, one draw, in the middle of a block
+    double seconds;           // of the language model's steps
+    index_t tokens;           // of training
+    double milliseconds;      // per patch of one text, one draw; depends on the machine's load
+    calm::evaluation found;
+};
+
+// FLOPs of training.
+struct training_cost {
+    double step = 0;    // per step, of the model's products
+    double muon = 0;    // per step, of Muon's products
+    double before = 0;  // of the autoencoder, all steps
+    [[nodiscard]] double whole_step() const { return step + muon; }
+};
+
+// Number of steps that the tokens or FLOPs allow, at least one; none if time limits the run. Throws errc::usage if the
+// autoencoder uses up all FLOPs.
+std::optional<index_t> steps_of(sweep_options const& o, std::string const& name, double tokens_per_step,
+                                training_cost const& cost) {
+    if (!o.tokens && !o.teraflops) return std::nullopt;
+    auto const at_least_one = [](double steps) { return std::max<index_t>(1, static_cast<index_t>(steps)); };
+    if (o.tokens) return at_least_one(static_cast<double>(*o.tokens) / tokens_per_step);
+    double const given = 1e12 * *o.teraflops;
+    if (!o.counts_all) return at_least_one(given / cost.step);
+    if (cost.before >= given)
+        throw calm::error(calm::errc::usage,
+                          formatted("--teraflops %g: the autoencoder of %s alone takes %.3g; give more, train "
+                                    "autoencoders for less, or use --count paper, which leaves them out",
+                                    *o.teraflops, name.c_str(), cost.before / 1e12));
+    return at_least_one((given - cost.before) / cost.whole_step());
+}
+
+// Options that all trainings of a configuration share.
+train_options training_of(sweep_options const& o, std::string const& name) {
+    train_options t;
+    t.configuration = name;
+    t.tokenizer = o.tokenizer;
+    t.tokens = calm::in_directory(o.out, tokens_file);
+    t.data = o.data;
+    static_cast<execution_options&>(t) = o;
+    t.record = o.record;
+    return t;
+}
+
+void trained(std::function<int(train_options const&)> const& train, train_options const& t) {
+    if (int const code = train(t); code != 0) std::exit(code);
+}
+
+// Evaluates the language model in a directory.
+calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, calm::stored_model const& model,
+                           index_t block) {
+    evaluate_options e;
+    e.model = model.directory;
+    e.data = o.data;
+    e.block = block;
+    e.samples = o.samples;
+    e.positions = o.positions;
+    static_cast<execution_options&>(e) = o;
+    return work.evaluate(e, model);
+}
+
+// State after all steps of a run, including steps of earlier calls.
+calm::training_state state_of(std::string const& run) {
+    auto const newest = calm::run_directory(run).newest();
+    return newest ? newest->record.state : calm::training_state();
+}
+
+// FLOPs per training step of an autoencoder.
+double step_of_autoencoder(entry const& one, compiled_work const& work, index_t V) {
+    auto const& c = one.calm().autoencoder;
+    auto const& recipe = one.defaults.autoencoder;
+    index_t const patches = recipe.batch_tokens / c.patch_size;
+    return static_cast<double>(patches) * calm::flops::train_autoencoder(c, V, patches / recipe.accumulation) +
+           (recipe.optimizer.muon > 0 ? work.muon_of_autoencoder() : 0);
+}
+
+// V is the size of the shared vocabulary.
+row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
+    index_t const block = o.block.value_or(256);
+    auto const& work = one.on(o.device);
+    auto const& c = one.calm();
+    index_t const K = c.autoencoder.patch_size;
+    auto t = training_of(o, one.name);
+    t.out = folder + "/autoencoder";
+    t.minutes = o.autoencoder_minutes;
+    if (o.autoencoder_tokens)
+        t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
+    t.kl_weight = o.kl_weight;
+    t.random_patches = o.random_patches;
+    index_t const step = one.defaults.calm.sequences * block;
+    training_cost cost;
+    cost.step = static_cast<double>(step) * calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
+                                                                              one.defaults.calm.objective.samples());
+    if (o.muon.value_or(one.defaults.calm.optimizer.muon) > 0) cost.muon = work.muon_of_model();
+    double const autoencoder_step = step_of_autoencoder(one, work, V);
+    // Fails before any training if the number of steps is known.
+    if (t.steps) {
+        cost.before = static_cast<double>(*t.steps) * autoencoder_step;
+        static_cast<void>(steps_of(o, one.name, static_cast<double>(step), cost));
+    }
+    trained(work.train_autoencoder, t);
+    cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
+
+    t.autoencoder = t.out;
+    t.out = folder + "/calm";
+    t.block = block;
+    t.rate = o.rate;
+    t.muon = o.muon;
+    t.minutes = o.minutes;
+    t.steps = steps_of(o, one.name, static_cast<double>(step), cost);
+    trained(work.train_calm, t);
+    auto const model = calm::read_model_description(t.out);
+    auto const state = state_of(t.out);
+    return {one.name,
+            std::string(c.head.name()),
+            K,
+            c.autoencoder.latent_size,
+            cost.whole_step() / static_cast<double>(step),
+            cost.muon / static_cast<double>(step),
+            cost.before,
+            calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
+            state.seconds,
+            state.step * step,
+            1e3 * work.seconds_per_patch(model, o),
+            evaluated(o, work, model, block)};
+}
+
+row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
+    index_t const block = o.block.value_or(256);
+    auto const& work = one.on(o.device);
+    auto const& c = one.autoregressive();
+    auto const& level = one.defaults.autoregressive.level;
+    index_t const step = one.defaults.autoregressive.sequences * block;
+    // A step of the first phase takes K times the tokens at the cost of an ordinary step.
+    double const mean_step = static_cast<double>(step) / level.cost();
+    training_cost cost;
+    cost.step = static_cast<double>(step) * calm::flops::train_autoregressive(c.llama, V, block);
+    if (o.muon.value_or(one.defaults.autoregressive.optimizer.muon) > 0) cost.muon = work.muon_of_model();
+    auto t = training_of(o, one.name);
+    t.out = folder + "/ar";
+    t.block = block;
+    t.rate = o.rate;
+    t.muon = o.muon;
+    t.minutes = o.minutes;
+    t.steps = steps_of(o, one.name, mean_step, cost);
+    trained(work.train_autoregressive, t);
+    auto const model = calm::read_model_description(t.out);
+    auto const state = state_of(t.out);
+    return {one.name,
+            level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax",
+            1,
+            0,
+            cost.whole_step() / mean_step,
+            cost.muon / mean_step,
+            0,
+            calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
+            state.seconds,
+            (state.step + state.first_phase_steps * (level.patch - 1)) * step,
+            1e3 * work.seconds_per_patch(model, o),
+            evaluated(o, work, model, block)};
+}
+
+row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
+    auto const& one = configuration_named(name);
+    std::string const folder = calm::in_directory(o.out, name);
+    calm::make_directories(folder);
+    return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
+}
+
+// Of training, including the autoencoder.
+double all_flops(row const& r) {
+    return r.before + r.training_flops * static_cast<double>(r.tokens);
+}
+
+// Tab-separated; unknown or inapplicable cells are empty.
+void write_table(std::vector<row> const& rows, std::string const& path) {
+    std::ostringstream file;
+    file
+        << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
+           "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
+           "training seconds a token\tms a patch\tms a token\tbigram Brier-1\tMuon's FLOPs a token\tautoencoder FLOPs\t"
+           "all training FLOPs\n";
+    auto const optional = [&](std::optional<double> const& x) {
+        file << '\t';
+        if (x) file << *x;
+    };
+    for (auto const& r : rows) {
+        file << r.name << '\t' << r.K << '\t';
+        if (r.L > 0) file << r.L;
+        file << '\t' << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
+        for (double const score : *r.found.brier) file << '\t' << score;
+        optional(r.found.brier_lm);
+        optional(r.found.brier_lm_se);
+        file << '\t' << r.head;
+        optional(r.found.bits_per_byte);
+        optional(r.found.bits_per_byte_se);
+        file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\t' << r.milliseconds << '\t'
+             << r.milliseconds / static_cast<double>(r.K);
+        optional(r.found.bigram_brier ? std::optional((*r.found.bigram_brier)[0]) : std::nullopt);
+        file << '\t' << r.muon_flops << '\t' << r.before << '\t' << all_flops(r) << '\n';
+    }
+    calm::replace_file(path, file.str());
+}
+
+std::string line_of(row const& r) {
+    auto const& e = r.found;
+    std::string line =
+        formatted("%-14s %-14s %3lld %4s %10.3g %8.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s",
+                  r.name.c_str(), r.head.c_str(), static_cast<long long>(r.K),
+                  r.L > 0 ? std::to_string(r.L).c_str() : "", r.training_flops, all_flops(r) / 1e12, r.generation_flops,
+                  r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens), r.milliseconds,
+                  r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
+                  *e.brier_lm, e.brier_lm_se ? formatted(" +- %.2f", *e.brier_lm_se).c_str() : "");
+    if (e.bits_per_byte)
+        line += formatted("  %.4f%s", *e.bits_per_byte,
+                          e.bits_per_byte_se ? formatted(" +- %.4f", *e.bits_per_byte_se).c_str() : "");
+    return line + "\n";
+}
+
+// One colour per configuration, named in the key: labels at the points would overlap for similar scores.
+std::string script_of(std::vector<row> const& rows) {
+    std::string names;
+    for (auto const& r : rows) names += (names.empty() ? "" : " ") + r.name;
+    // Plots a column of scores with its standard error, for the rows that have one.
+    auto const scores = [&](std::string const& label, int column, auto const& has_one) {
+        std::string which;
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            if (has_one(rows[i])) which += (which.empty() ? "" : " ") + std::to_string(i + 1);
+        auto const score = std::to_string(column), error = std::to_string(column + 1);
+        return which.empty() ? ""
+                             : "set ylabel \"" + label + "\"\nplot for [i in \"" + which +
+                                   "\"] \"sweep.tsv\" every ::int(i)::int(i) using 2:" + score + ":(strlen(strcol(" +
+                                   error + ")) ? column(" + error +
+                                   ") : 0) with yerrorbars pointtype 7 linecolor int(i) title word(names, int(i))\n";
+    };
+    // Plots the cost per token of training and generation.
+    auto const costs = [](std::string const& label, std::string const& unit, std::string const& training,
+                          std::string const& writing) {
+        return "set ylabel \"" + label + "\"\nset format y \"%.0s %c" + unit +
+               "\"\nplot \"sweep.tsv\" every ::1 using 2:" + training +
+               " with points pointtype 7 linecolor \"black\" title \"training\", \\\n     \"\" every ::1 using 2:" +
+               writing + " with points pointtype 6 linecolor \"black\" title \"writing\"\n";
+    };
+    auto const bits = scores("bits a byte", 14, [](row const& r) { return r.found.bits_per_byte.has_value(); });
+    return R"(# gnuplot sweep.gp, in this folder
+set datafile separator "\t"
+set terminal pngcairo size )" +
+           std::string(bits.empty() ? "1400,420" : "1000,840") + R"(
+set output "sweep.png"
+set multiplot layout )" +
+           (bits.empty() ? "1,3" : "2,2") + R"(
+set grid
+set xlabel "K, tokens a patch"
+set logscale x 2
+set xrange [0.7:12]
+set tmargin 4
+set key above horizontal samplen 1
+set yrange [0:*]
+names = ")" +
+           names + "\"\n" + scores("BrierLM", 11, [](row const&) { return true; }) + "set yrange [*:*]\n" + bits +
+           "set logscale y\n" + costs("FLOPs a token", "", "4", "5") + costs("time a token", "s", "17", "(1e-3 * $19)");
+}
+
+}  // namespace
+
+int sweep_main(int argc, char const* const* argv) {
+    return run_program("sweep", [&] {
+        refuse_ranks();
+        auto const options = read_sweep(argc, argv);
+        if (!options) return 0;
+        // Fails before anything is written or trained. With auto, each configuration reports its device when its turn
+        // comes.
+        if (options->device.name != "auto")
+            for (auto const& name : options->configurations)
+                static_cast<void>(configuration_named(name).on(options->device));
+        calm::make_directories(options->out);
+        write_record(options->out, options->record, 0);
+        index_t const V = tokenizer_named(options->tokenizer).vocabulary_size();
+        std::vector<row> rows;
+        for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name, V));
+
+        write_table(rows, calm::in_directory(options->out, "sweep.tsv"));
+        text_output out;
+        out.put(formatted("%-14s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
+                          "train FLOP", "all TF", "gen. FLOP", "seconds", "us/token", "ms/patch", "ms/token", "Brier-1",
+                          "bigram", "BrierLM, bits per byte"));
+        for (auto const& r : rows) out.put(line_of(r));
+        out.put("FLOPs are per token, of matrix products, including Muon; all TF is 10^12 FLOPs of all training, "
+                "including the autoencoder; seconds and us/token are of training the language model; ms are of "
+                "generating one text with one draw per patch. All in " +
+                calm::printable_line(options->out) + "/sweep.tsv\n");
+        out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
+        return 0;
+    });
+}
+
+}  // namespace calm::apps

@@ -1,0 +1,122 @@
+// The program `calm`: its commands are the programs, and messages name them as the user called them. And tokenize.
+
+#include <boost/test/unit_test.hpp>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "calm/text/load_tokenizer.hpp"
+#include "calm/text/stories.hpp"
+#include "command/completion.hpp"
+#include "support/programs.hpp"
+#include "support/sentences.hpp"
+
+using calm::test::has;
+using calm::test::run_in;
+using calm::test::temporary_folder;
+
+BOOST_AUTO_TEST_CASE(calm_describes_its_commands) {
+    temporary_folder const folder;
+    auto const help = run_in(folder, "calm --help");
+    BOOST_TEST(help.status == 0);
+    for (auto const* const command :
+         {"train", "generate", "evaluate", "tokenize", "inspect", "convert", "sweep", "plot"}) {
+        BOOST_TEST(has(help.out, "\n  " + std::string(command) + " "), command);
+        auto const own = run_in(folder, "calm " + std::string(command) + " --help");
+        BOOST_TEST(own.status == 0, command);
+        BOOST_TEST(has(own.out, "Usage: calm " + std::string(command) + " "), own.out);
+    }
+    BOOST_TEST(run_in(folder, "calm --version").out.starts_with("calm 0."));
+    BOOST_TEST(run_in(folder, "calm generate --version").out == run_in(folder, "calm --version").out);
+
+    auto const none = run_in(folder, "calm");
+    BOOST_TEST(none.status == 2);
+    BOOST_TEST(has(none.err, "calm: expected a command, found none"), none.err);
+    auto const misspelt = run_in(folder, "calm generat");
+    BOOST_TEST(misspelt.status == 2);
+    BOOST_TEST(has(misspelt.err, "found 'generat'; did you mean generate?"), misspelt.err);
+    auto const wrong = run_in(folder, "calm inspect nowhere");
+    BOOST_TEST(wrong.status == 2);
+    BOOST_TEST(has(wrong.err, "calm inspect: "), wrong.err);
+    BOOST_TEST(has(wrong.err, "(calm inspect --help shows every option)"), wrong.err);
+}
+
+// Completes the words of a line in bash, as the tabulator key does.
+BOOST_AUTO_TEST_CASE(bash_completes_commands_and_options_of_calm) {
+    temporary_folder const folder;
+    auto const script = folder.with("completion", calm::apps::completion_of_calm());
+    auto const completed = [&](std::vector<std::string> const& words) {
+        std::string line = "source " + script + "; COMP_WORDS=(";
+        for (auto const& word : words) line += "'" + word + "' ";
+        line += "); COMP_CWORD=" + std::to_string(words.size() - 1) + "; _calm_calm; echo \"${COMPREPLY[@]}\"";
+        auto const r = run_in(
+            folder, "bash -c '" + [&] {
+                std::string quoted;
+                for (char const c : line) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+                return quoted;
+            }() + "'");
+        BOOST_TEST(r.err == "");
+        return r.out;
+    };
+    BOOST_TEST(completed({"calm", "gen"}) == "generate\n");
+    BOOST_TEST(completed({"calm", "t"}) == "train tokenize\n");
+    BOOST_TEST(completed({"calm", "train", "to"}) == "tokenizer\n");
+    BOOST_TEST(completed({"calm", "train", "calm", "--autoenc"}) == "--autoencoder\n");
+    BOOST_TEST(completed({"calm", "generate", "--top-k"}) == "--top-k\n");
+    BOOST_TEST(completed({"calm", "generate", "mine", "--top-k"}) == "--top-k\n");
+    BOOST_TEST(completed({"calm", "tokenize", "--format", "js"}) == "json\n");
+}
+
+// A text as the first word, a plan without minutes, and a model named by the directory of its run.
+BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
+    temporary_folder const folder;
+    auto const planned = run_in(folder, "calm train stories:4000 --out mine --dry-run");
+    BOOST_TEST(planned.status == 0, planned.err);
+    BOOST_TEST(has(planned.err + planned.out, "minutes"), planned.err);
+    BOOST_TEST(has(planned.err + planned.out, "the default"), planned.err);
+
+    auto const trained =
+        run_in(folder, "calm train stories:8000 --config tiny --steps 2 --autoencoder-steps 2 --batch 2 --block 64 "
+                       "--autoencoder-batch 64 --out mine");
+    BOOST_REQUIRE_MESSAGE(trained.status == 0, trained.err);
+    BOOST_TEST(has(trained.err, "calm generate --model mine/model --prompt"), trained.err);
+    auto const whole = run_in(folder, "generate --model mine/model --prompt Mia --max-tokens 8 --seed 3");
+    BOOST_TEST(whole.status == 0, whole.err);
+    BOOST_TEST(run_in(folder, "calm generate mine --prompt Mia --max-tokens 8 --seed 3").out == whole.out);
+    BOOST_TEST(run_in(folder, "calm inspect mine").out == run_in(folder, "inspect --model mine/model").out);
+    BOOST_TEST(run_in(folder, "calm evaluate mine --data stories:2000 --samples 2").status == 0);
+    BOOST_TEST(run_in(folder, "calm tokenize mine --text Mia").out ==
+               run_in(folder, "calm tokenize mine/tokenizer.model --text Mia").out);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_are_shown_as_text_and_numbers) {
+    temporary_folder const folder;
+    auto const tokenizer = calm::tokenizer::train(calm::stories(400), 300);
+    tokenizer.save(folder.path("words"));
+    std::string const text = "Mia saw a ball.\n\xc3\xa9 \"x\"";
+    auto const ids = tokenizer.encode(text);
+    static_cast<void>(folder.with("text", text));
+
+    std::string row;
+    for (auto const id : ids) row += (row.empty() ? "" : " ") + std::to_string(id);
+    BOOST_TEST(run_in(folder, "tokenize words --format ids < text").out == row + "\n");
+
+    auto const table = run_in(folder, "tokenize words < text").out;
+    std::istringstream lines(table);
+    std::size_t count = 0;
+    for (std::string line; std::getline(lines, line); ++count)
+        BOOST_TEST(line.substr(0, line.find('\t')) == std::to_string(ids[count]));
+    BOOST_TEST(count == ids.size());
+    BOOST_TEST(has(table, "\\xc3"), table);  // half a character, no UTF-8
+
+    auto const json = run_in(folder, "tokenize words --format json --text Mia --text 'a ball'").out;
+    BOOST_TEST(json.starts_with("{\"ids\":["), json);
+    BOOST_TEST(std::count(json.begin(), json.end(), '\n') == 2);
+
+    BOOST_TEST(run_in(folder, "tokenize nowhere --text Mia").status == 2);
+    auto const stray = run_in(folder, "tokenize words Mia");
+    BOOST_TEST(stray.status == 2);
+    BOOST_TEST(has(stray.err, "give a text as --text TEXT"), stray.err);
+    BOOST_TEST(run_in(folder, "printf 'a\\0b' | tokenize words").status == 4);
+}
