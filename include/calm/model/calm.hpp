@@ -69,7 +69,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens.ids;
     }
 
-    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host backend the
+    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host executor the
     // result refers to `tokens`. Throws errc::tokenizer for an id outside the vocabulary.
     template <span_of_tokens Tokens>
     typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
@@ -251,7 +251,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
-    // The batch for tokens (B, P, K) in backend memory.
+    // The batch for tokens (B, P, K) on the executor.
     batch batch_of(context<Backend>& ctx, token_ids const& tokens, index_t patches) const {
         auto const t = shift_tokens(ctx, tokens, patches, K);
         batch b{{t.inputs, {}, {}}, unique(ctx, t.labels, vocabulary()), patches - 1};
@@ -276,7 +276,7 @@ private:
     }
 };
 
-// Downloads the patches (R, N, K) that sample_patches left in `room` in backend memory. Throws errc::non_finite if a
+// Downloads the patches (R, N, K) that sample_patches left in `room` on the executor. Throws errc::non_finite if a
 // device could not decode one of them.
 template <class Backend>
 void copy_patches_to_host(context<Backend> const& ctx, std::span<token_id> tokens,
