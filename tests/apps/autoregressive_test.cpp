@@ -239,15 +239,15 @@ BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
     BOOST_TEST(has(said, "all TF"), said);
     for (auto const& [name, step] : {std::pair("tiny", 1024.0), std::pair("tiny-ar", 256.0)}) {
         auto const row = cells("all", name);
-        BOOST_TEST(row.at("Muon's FLOPs per token") > 0.1 * row.at("training FLOPs per token"), name);
+        BOOST_TEST(row.at("Muon's FLOPs a token") > 0.1 * row.at("training FLOPs a token"), name);
         BOOST_TEST(row.at("all training FLOPs") <= given * 1.0001, name);
-        BOOST_TEST(row.at("all training FLOPs") > given - 1.0001 * step * row.at("training FLOPs per token"), name);
+        BOOST_TEST(row.at("all training FLOPs") > given - 1.0001 * step * row.at("training FLOPs a token"), name);
         auto const before = row.at("autoencoder FLOPs");
         BOOST_TEST((name == std::string("tiny") ? before > 0.25 * given : before == 0), name);
     }
     shop().good(sweep + "--teraflops 0.02 --count paper --out paper");
     auto const row = cells("paper", "tiny");
-    double const own = row.at("training FLOPs per token") - row.at("Muon's FLOPs per token");
+    double const own = row.at("training FLOPs a token") - row.at("Muon's FLOPs a token");
     BOOST_TEST(own * row.at("training tokens") <= 2e10 * 1.0001);
     BOOST_TEST(own * (row.at("training tokens") + 1024) > 2e10 * 0.9999);
     BOOST_TEST(row.at("all training FLOPs") > 1.5 * 2e10);

@@ -139,7 +139,7 @@ std::string cells_without_times(std::string const& text) {
         std::size_t column = 0;
         for (std::string cell; std::getline(cells, cell, '\t'); ++column) {
             if (kept.find('\n') == std::string::npos)
-                for (std::string const name : {"seconds", "training seconds per token", "ms per patch", "ms per token"})
+                for (std::string const name : {"seconds", "training seconds a token", "ms a patch", "ms a token"})
                     if (cell == name) timed.insert(column);
             bool const shown = !timed.contains(column) || kept.find('\n') == std::string::npos;
             kept += (shown ? cell : "a time") + '\t';
