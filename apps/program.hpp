@@ -31,13 +31,13 @@ struct failure {
 };
 failure failure_now();
 
-// Mutes tell(), or ends muting: of several ranks only one reports.
+// Mutes log_line(), or ends muting: of several ranks only one reports.
 void mute(bool on);
 
 // Prints a message on standard error as one printable_line(), whatever paths and values it contains. All messages of
 // the programs use this function or are numbers.
 void log_line(std::string_view sentence);
-// Calls tell() for each line of a text, such as a table whose cells are already printable.
+// Calls log_line() for each line of a text, such as a table whose cells are already printable.
 void log_lines(std::string_view text);
 // The lines of a text, without newlines.
 std::vector<std::string> lines_of(std::string_view text);

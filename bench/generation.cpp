@@ -96,8 +96,8 @@ void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const
     auto const ms = bench::spread_of(times), faster = bench::spread_of(ratios);
     std::printf(o.json ? "{\"config\": \"%s\", \"threads\": %d, \"ms\": [%.5f, %.5f, %.5f], \"times_as_fast\": [%.4f, "
                          "%.4f, %.4f]}\n"
-                       : "%-6s %d threads, weights in bf16 %9.3f ms a patch (%.3f .. %.3f), %.2f times as fast as in "
-                         "fp32 (%.2f .. %.2f)\n",
+                       : "%-6s %d threads, weights in bf16 %9.3f ms per patch (%.3f .. %.3f), %.2f times the speed "
+                         "of fp32 (%.2f .. %.2f)\n",
                 name, o.threads, ms.median, ms.lowest, ms.highest, faster.median, faster.lowest, faster.highest);
     std::fflush(stdout);
 }
@@ -119,8 +119,8 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
             std::printf(
                 o.json ? "{\"config\": \"%s\", \"threads\": %d, \"texts\": %lld, \"draws\": %lld, \"ms\": [%.5f, %.5f, "
                          "%.5f], \"times_first\": [%.4f, %.4f, %.4f], \"streamed_bytes\": %zu, \"bytes_per_s\": %.5g}\n"
-                       : "%-6s %d threads %3lld texts %4lld draws %9.3f ms a patch (%.3f .. %.3f), %.2f times the "
-                         "first (%.2f .. %.2f); to read: %zu bytes at %.3g a second\n",
+                       : "%-6s %d threads %3lld texts %4lld draws %9.3f ms per patch (%.3f .. %.3f), %.2f times the "
+                         "first (%.2f .. %.2f); to read: %zu bytes at %.3g per second\n",
                 name, o.threads, static_cast<long long>(texts), static_cast<long long>(o.draws[d]), ms.median,
                 ms.lowest, ms.highest, times.median, times.lowest, times.highest, bytes, bandwidth);
             std::fflush(stdout);

@@ -1,5 +1,6 @@
-"""Markdown numbers and tables for bench/report and bench/gpu."""
+"""Markdown numbers, paragraphs and tables for bench/report and bench/gpu."""
 import math
+import textwrap
 
 
 def number(x: float) -> str:
@@ -14,6 +15,11 @@ def percent(share: float | None) -> str:
 def mean(values: list[float]) -> float:
     """Geometric mean."""
     return math.exp(sum(math.log(v) for v in values) / len(values))
+
+
+def paragraph(text: str) -> str:
+    """Wrapped to 120 columns."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def table(head: list[str], rows: list[list]) -> str:

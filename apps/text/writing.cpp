@@ -107,7 +107,7 @@ std::string statistics(written const& all, double seconds, unit_of_writing unit)
     line += formatted("%zu tokens in %.2f s (%.0f tokens/s), ", all.tokens, seconds,
                       static_cast<double>(all.tokens) / seconds);
     if (by_patches) line += formatted("%lld patches, ", static_cast<long long>(all.patches));
-    line += formatted("%.2f draws and %.2f ms a %s", static_cast<double>(all.draws) / each, 1e3 * seconds / each,
+    line += formatted("%.2f draws and %.2f ms per %s", static_cast<double>(all.draws) / each, 1e3 * seconds / each,
                       by_patches ? "patch" : "token");
     if (all.capped > 0) line += formatted(", %lld capped", static_cast<long long>(all.capped));
     if (all.texts > 1) return line + formatted("; %zu ended with EOS", all.ended);

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
     auto const text = shop().good(write);
     BOOST_TEST(text.out.starts_with("One"));
     BOOST_TEST(has(text.err, "1.00 draws and "));
-    BOOST_TEST(has(text.err, " ms a token"));
+    BOOST_TEST(has(text.err, " ms per token"));
     BOOST_TEST(!has(text.err, "patch"));
     BOOST_TEST(shop().good(write).out == text.out);
     BOOST_TEST(shop().good(write + " --seed 2").out != text.out);
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
                                    "--jsonl prompts.jsonl --max-tokens 9");
     auto const one_by_one = shop().good("generate --model ar --jsonl prompts.jsonl --max-tokens 9 --at-once 1");
     BOOST_TEST(lines.out == one_by_one.out);
-    BOOST_TEST(has(lines.err, " ms a token"));
+    BOOST_TEST(has(lines.err, " ms per token"));
     BOOST_TEST(has(lines.out, "{\"id\":2,"));
 
     auto const told = shop().good("inspect --model ar").out;

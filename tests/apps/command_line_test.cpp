@@ -370,14 +370,14 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
         return all;
     };
     BOOST_TEST(statistics(counted(texts), 0.5, by_patches) ==
-               "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms a patch, 1 capped; 1 "
+               "2 texts, 40 tokens in 0.50 s (80 tokens/s), 10 patches, 2.50 draws and 50.00 ms per patch, 1 capped; 1 "
                "ended with EOS");
     BOOST_TEST(statistics(counted(std::span(texts).first(1)), 0.5, by_patches) ==
-               "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms a patch; ended with EOS");
+               "30 tokens in 0.50 s (60 tokens/s), 8 patches, 2.50 draws and 62.50 ms per patch; ended with EOS");
     BOOST_TEST(has(statistics({}, 1, by_patches), "0 patches"));
     generation_result const written_by_tokens{.tokens = std::vector<token_id>(10), .patches = 10, .draws = 10};
     BOOST_TEST(statistics(counted(std::span(&written_by_tokens, 1)), 0.5, by_tokens) ==
-               "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms a token; stopped at --max-tokens");
+               "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms per token; stopped at --max-tokens");
 }
 
 BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {

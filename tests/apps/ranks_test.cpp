@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_
             mpirun(2) + long_autoencoder + "--out " + out,
             "sleep 0." + std::to_string(1000 + later).substr(1) + "; kill -9 $(rank " + std::to_string(victim) + ")");
         BOOST_TEST_CONTEXT("kill " << i << " (seed " << i << "): rank " << victim << ", " << later
-                                   << " ms after a checkpoint of step " << moment << " or later; goes on with " << R
+                                   << " ms after a checkpoint of step " << moment << " or later; resumes with " << R
                                    << " ranks") {
             BOOST_TEST(killed.status == 137, killed.err);
             auto const last =

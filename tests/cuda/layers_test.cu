@@ -148,7 +148,7 @@ using stack =
 // fused norms and gate, the host one for each operation. Each text has the same bits alone and among others.
 void layer_that_goes_on(index_t texts) {
     constexpr index_t D = 72;
-    compare<calm::blocks>("a layer that goes on", 1e-4, [&]<class B>(calm::context<B>& ctx) {
+    compare<calm::blocks>("a layer that is extended", 1e-4, [&]<class B>(calm::context<B>& ctx) {
         calm::arena<B> values("values");
         calm::transformer_block<D, 96, 2, 1, calm::space<B>> model;
         allocate(model, values, static_cast<calm::arena<B>*>(nullptr));

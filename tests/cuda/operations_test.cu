@@ -129,7 +129,7 @@ void refusals() {
     ctx.set_dry_run(true);
     fill(ctx, zeros.view(), 1.0F);
     ctx.set_dry_run(false);
-    check(taken_back(ctx, zeros.view()) == std::vector<float>(100), "a rehearsal computes nothing");
+    check(taken_back(ctx, zeros.view()) == std::vector<float>(100), "a dry run computes nothing");
 }
 
 }  // namespace

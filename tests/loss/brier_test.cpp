@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
     calm::random_sequence random(calm::key{.seed = 8});
     for (int round = 0; round < 50; ++round) {
         auto const whole = random_tokens(6 * 4, 2, random);
-        auto const counts = calm::count_pairs(whole, 4, [](auto, auto) { BOOST_ERROR("nothing goes on"); });
+        auto const counts = calm::count_pairs(whole, 4, [](auto, auto) { BOOST_ERROR("nothing continues"); });
         BOOST_TEST((counts == calm::count_pairs(calm::position_samples(whole, 4))));
     }
 }

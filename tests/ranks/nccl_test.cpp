@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(messages_that_never_come_are_not_waited_for_longer_than_tim
     BOOST_TEST(all_aborted(fabric, 2));
 }
 
-// Like parameter_shares_test on the CPU, through both transports that devices have.
+// Like sharded_optimizer_test on the CPU, through both transports that devices have.
 BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
     std::vector<bool> const marked{true, false, false, true, true, false};
     for (bool const by_nccl : {false, true})

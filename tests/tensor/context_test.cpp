@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_runs_nothing) {
     context<> ctx(0, 2);
     BOOST_TEST(!ctx.is_dry_run());
     ctx.set_dry_run(true);
-    ctx.parallel(10, [](index_t) { BOOST_ERROR("ran in a rehearsal"); });
+    ctx.parallel(10, [](index_t) { BOOST_ERROR("ran in a dry run"); });
     ctx.set_dry_run(false);
     int calls = 0;
     ctx.parallel(1, [&](index_t) { ++calls; });

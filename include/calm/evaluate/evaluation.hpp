@@ -141,7 +141,7 @@ inline std::string to_table(evaluation const& e) {
         scores("optimum", e.optimal_brier, e.optimal_brier_lm);
         scores("bigram", e.bigram_brier, e.bigram_brier_lm);
         scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
-        print("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples a position\n",
+        print("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples per position\n",
               static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
               static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
         if (auto const why = not_positive(*e.brier); !why.empty())
@@ -152,9 +152,9 @@ inline std::string to_table(evaluation const& e) {
               e.sampler.c_str(), *e.draws_per_patch, static_cast<long long>(e.capped));
     if (e.head_loss) print("loss of the head %.5f\n", *e.head_loss);
     if (e.cross_entropy && e.perplexity)
-        print("cross-entropy %.5f nats a token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
+        print("cross-entropy %.5f nats per token, perplexity %.4g\n", *e.cross_entropy, *e.perplexity);
     if (e.bits_per_byte)
-        print("%.5f bits a byte%s\n", *e.bits_per_byte,
+        print("%.5f bits per byte%s\n", *e.bits_per_byte,
               e.bits_per_byte_se ? (" +- " + six_digits(*e.bits_per_byte_se)).c_str() : "");
     if (e.token_accuracy && e.token_accuracy_posterior && e.posterior_std)
         print("autoencoder, %lld patches: %.3f %% of tokens right, %.3f %% with posterior noise; posterior std %.3f\n",

@@ -236,7 +236,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
 
     // Prepares host tokens (R K) with the noise that draw() gives: checks them, masks inputs, finds unique ids and
     // uploads everything in one copy. Shapes do not depend on the ids, and nothing waits for the device. Result in
-    // ctx.saved; on a host executor the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
+    // ctx.saved; on a host backend the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
     // vocabulary, errc::usage for incomplete patches or a rate outside [0, 1).
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, rng_counter first = 0) const {
         require_rate(rate);
@@ -255,7 +255,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return {labels, input, eps, scale};
     }
 
-    using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // on the executor
+    using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // in backend memory
 
     // Forward and backward of R patches: writes their mean losses and adds `weight` times the gradients to the
     // parameter gradients (Reconstruction, variational term and autoencoder in docs/mathematics.md). Does not wait for
@@ -302,8 +302,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         loss_and_gradient(ctx, losses, b, objective, weight);
         return copy_to_host(ctx, losses.data());
     }
-    // For labels `tokens` (R K) and noise n of these patches that are already on the executor; checking them waits for
-    // the device. Throws errc::tokenizer for an id outside the vocabulary.
+    // For labels `tokens` (R K) and noise n of these patches that are already in backend memory; checking them waits
+    // for the device. Throws errc::tokenizer for an id outside the vocabulary.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, noise const& n,
                                          autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);

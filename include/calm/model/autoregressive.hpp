@@ -126,7 +126,7 @@ template <autoregressive_configuration C, class Space = space<>> struct autoregr
     double loss_and_gradient(context<Backend>& ctx, batch const& b, double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, weight); });
     }
-    // For tokens (B, P, K) already on the executor; checking them waits for the device. Throws as `prepare` does.
+    // For tokens (B, P, K) already in backend memory; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t positions, index_t patch = K,
                              double weight = 1) {
         arena_scope const saved_scope(ctx.saved);

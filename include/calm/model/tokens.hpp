@@ -12,7 +12,7 @@
 
 namespace calm {
 
-// Unchecked token ids in host memory; a view's ids are in executor memory.
+// Unchecked token ids in host memory; a view's ids are in backend memory.
 template <class Tokens>
 concept span_of_tokens = std::same_as<Tokens, std::span<token_id const>> || std::same_as<Tokens, std::span<token_id>>;
 

@@ -299,7 +299,7 @@ protected:
 
     // For wait_all_to_all(): polls test_all_to_all(), and meanwhile calls pause(seconds waited). silent() are the ranks
     // that are waited for; give_up() receives those waited for too long before it throws. If the launcher wants the
-    // ranks to end, `tell` receives them once.
+    // ranks to end, `log` receives a message that names them, once.
     template <class Pause, class Silent, class GiveUp>
     void poll_all_to_all(Pause const& pause, Silent const& silent, GiveUp const& give_up) {
         using clock = std::chrono::steady_clock;

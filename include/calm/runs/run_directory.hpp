@@ -12,12 +12,12 @@
 //   run_directory run("model");
 //   auto const from = run.newest();
 //   if (from) load_calm(read_model_description(from->directory), model), blocks.seek(from->record.data);
-//   training_callbacks tell;
-//   tell.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
-//   tell.checkpoint = [&](training_state const& state, state_after) {
+//   training_callbacks callbacks;
+//   callbacks.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
+//   callbacks.checkpoint = [&](training_state const& state, state_after) {
 //       run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
 //   };
-//   train_calm(ctx, model, blocks, recipe, tell);
+//   train_calm(ctx, model, blocks, recipe, callbacks);
 
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ public:
     // Path of a file in the directory.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(path_, file); }
 
-    // The newest complete checkpoint, or nothing if none was written yet. `tell` receives a message about each newer,
+    // The newest complete checkpoint, or nothing if none was written yet. `log` receives a message about each newer,
     // damaged one. Throws errc::storage if there are checkpoints but none is complete.
     [[nodiscard]] std::optional<found_checkpoint>
     newest(std::function<void(std::string const&)> const& log = nullptr) const {

@@ -41,7 +41,7 @@ void ranks_without_a_gpu_are_told() {
             }
         });
     });
-    check(std::chrono::steady_clock::now() - begun < std::chrono::seconds(15), "nobody waits");
+    check(std::chrono::steady_clock::now() - begun < std::chrono::seconds(15), "no rank waits");
 }
 
 // With a GPU, one rank begins, exchanges without peers, and ends.

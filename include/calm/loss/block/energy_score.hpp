@@ -12,7 +12,7 @@
 
 namespace calm::detail {
 
-// Arguments for every executor: score (R), dx (R, N, L) or null, x (R, N, L), mean and log_std (R, L).
+// Arguments for every backend: score (R), dx (R, N, L) or null, x (R, N, L), mean and log_std (R, L).
 template <class T> struct energy_problem {
     T* score;
     T* dx;
