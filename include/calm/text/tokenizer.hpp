@@ -81,7 +81,7 @@ public:
 
     // For a model that another program trained, with `rows` rows in its embedding table: its prompts begin with BOS if
     // `bos_first`, by default as the file says. Rows above the tokens are ids without text. Without a row for the PAD
-    // that the file lacks there is none, pad() == -1. Throws errc::tokenizer if there are more tokens than rows.
+    // that the file lacks there is none, pad() == -1. Throws errc::tokenizer for another number of tokens.
     [[nodiscard]] tokenizer published(token_id rows, std::optional<bool> bos_first) const {
         vocabulary v = v_;
         v.specials.bos_first = bos_first.value_or(v_.bos_first);
@@ -89,7 +89,9 @@ public:
             v.tokens.remove_last();
             v.specials.pad = -1;
         }
-        require(v.tokens.size() <= rows, errc::tokenizer, "expected at most ", rows, " tokens, found ", v.tokens.size(),
+        constexpr token_id most_spare = 1024;  // tables are rounded up to a multiple of up to this
+        require(v.tokens.size() <= rows && rows - v.tokens.size() < most_spare, errc::tokenizer,
+                "expected a vocabulary of ", rows, " tokens or a few less, found ", v.tokens.size(),
                 "; the file belongs to another model");
         while (v.tokens.size() < rows) v.tokens.add_special();
         return tokenizer(std::move(v));

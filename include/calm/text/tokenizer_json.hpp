@@ -1,6 +1,7 @@
 #pragma once
 // Hugging Face's tokenizer.json: byte-level BPE. Settings that would change ids and are not supported are refused.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -20,6 +21,7 @@
 #include "calm/text/json_values.hpp"
 #include "calm/text/merge_list.hpp"
 #include "calm/text/merge_order.hpp"
+#include "calm/text/nfc.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/vocabulary.hpp"
 
@@ -277,6 +279,8 @@ private:
                                   std::to_string(bytes->size()));
             if (v_.tokens.add(*bytes) < 0) fail(place(), "expected the key once, found it twice: remove one");
         }
+        auto const all = v_.added.all();
+        if (std::none_of(all.begin(), all.end(), [](auto const& one) { return one.id >= 0; })) v_.added = {};
         // Published vocabularies lack bytes that no text has, but not these.
         if (int const byte = missing_byte(v_.tokens, ' '); byte >= 0 && byte <= '~')
             fail("model.vocab", "expected a token for each printable character of ASCII, found none for byte " +
