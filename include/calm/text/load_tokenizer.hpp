@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "calm/base/file.hpp"
+#include "calm/text/json_faults.hpp"
+#include "calm/text/json_size.hpp"
 #include "calm/text/json_values.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/text/tokenizer_json.hpp"
@@ -35,7 +37,12 @@ public:
 
     [[nodiscard]] std::optional<bool> add_bos_token(std::string_view json) {
         require_tokenizer_size(path(), json.size());
-        simdjson::padded_string const padded(json);
+        if (!json_has_at_most(json, most_values))
+            fail("", "expected at most " + std::to_string(most_values) +
+                         " values and signs, found more: the file is of another kind");
+        std::string text(json);
+        forget_json_numbers(text);  // model_max_length is often 10^30, which the parser refuses
+        simdjson::padded_string const padded(text);
         element root;
         if (auto const code = parser_.parse(padded).get(root); code != simdjson::SUCCESS)
             fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
@@ -47,6 +54,8 @@ public:
     }
 
 private:
+    static constexpr std::size_t most_values = std::size_t{1} << 20;
+
     simdjson::dom::parser parser_;
 };
 

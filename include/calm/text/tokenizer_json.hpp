@@ -255,6 +255,7 @@ private:
         }
         name_specials(added, first);
         add_tokens(std::span(tokens).first(count));
+        require_specials();
         if (v_.specials.pad < 0) {
             v_.specials.pad = v_.tokens.add_special();
             v_.added_pad = true;
@@ -352,6 +353,8 @@ private:
         v_.specials.bos = named(bos, {first, "<|begin_of_text|>", "<s>", deepseek_begin, "<|endoftext|>"});
         v_.specials.eos = named(eos, {"<|end_of_text|>", "</s>", deepseek_end, "<|endoftext|>"});
         v_.specials.pad = named(pad, {"[PAD]", "<pad>"});
+    }
+    void require_specials() const {
         if (v_.specials.bos < 0)
             fail("added_tokens",
                  "expected a beginning of text named <|begin_of_text|>, <s> or <|endoftext|>, found none");
