@@ -1,5 +1,5 @@
 # Defines calm::calm (needs Eigen, threads) and the requested components, if calm was built with them: text (PCRE2,
-# simdjson, zlib, zstd), io (simdjson, nlohmann-json), mpi (MPI), openssl (OpenSSL), cuda (the CUDA toolkit; the project
+# simdjson, zlib, zstd), io (simdjson, nlohmann-json), mpi (MPI), openssl (OpenSSL), icu (ICU), cuda (the CUDA toolkit; the project
 # must enable the language CUDA) and nccl (NCCL; list it after cuda). Also defines calm_portable_executable
 # (calm-portable.cmake). A second find_package may add components.
 include(CMakeFindDependencyMacro)
@@ -31,6 +31,8 @@ foreach(component IN LISTS calm_FIND_COMPONENTS)
         find_dependency(MPI COMPONENTS CXX)
     elseif(component STREQUAL openssl)
         find_dependency(OpenSSL COMPONENTS Crypto)
+    elseif(component STREQUAL icu)
+        find_dependency(ICU COMPONENTS uc)
     else()
         find_dependency(simdjson)
     endif()

@@ -1,4 +1,4 @@
-# Installs the headers and a CMake package, find_package(calm 0.1 [COMPONENTS text io mpi openssl cuda nccl]), which
+# Installs the headers and a CMake package, find_package(calm 0.1 [COMPONENTS text io mpi openssl icu cuda nccl]), which
 # also works from this build folder. For other build systems it installs calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -51,6 +51,9 @@ if(TARGET calm_mpi)
 endif()
 if(TARGET calm_openssl)
     calm_export(openssl)
+endif()
+if(TARGET calm_icu)
+    calm_export(icu)  # no .pc: it would differ from calm-text by ICU's alone, icu-uc, and -DCALM_ICU
 endif()
 if(calm_has_cuda)
     calm_export(cuda)  # no .pc: nvcc does not accept the flags of the other components

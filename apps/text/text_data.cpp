@@ -142,6 +142,15 @@ tokenizer tokenizer_of(stored_model const& model) {
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
                         words.fingerprint() + "; put the model's own tokenizer back");
+    if (!described && d.kind == model_kind::autoregressive) {
+        auto const settings = model.path("tokenizer_config.json");
+        auto const bos_first = calm::is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
+        try {
+            return words.published(static_cast<token_id>(d.vocab_size), bos_first);
+        } catch (error const& wrong) {
+            throw error(wrong.code(), path, "", wrong.reason());
+        }
+    }
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
             " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
     return words;

@@ -65,6 +65,31 @@ BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {
                    "expected a vocabulary of 260 tokens, found 259"));
 }
 
+BOOST_AUTO_TEST_CASE(a_published_language_model_follows_its_own_rules) {
+    calm::test::temporary_folder const folder;
+    auto file = calm::test::json_of(some_tokens());
+    file.added_tokens = "[" + calm::test::json_added(257, "<|endoftext|>") + "]";
+    auto const words = calm::parse_tokenizer(file.text(), "");
+    auto model = model_in(folder, words);
+    model.description.kind = calm::model_kind::autoregressive;
+    model.description.calm.reset();
+    model.description.vocab_size = 258;  // no row for a PAD
+    (void)folder.with("tokenizer.json", file.text());
+    auto const plain = calm::apps::tokenizer_of(model);
+    BOOST_TEST((plain.vocabulary_size() == 258 && plain.pad() == -1));
+    BOOST_TEST(!plain.specials().bos_first);
+    (void)folder.with("tokenizer_config.json",
+                      R"({"add_bos_token": true, "model_max_length": 1000000000000000019884624838656})");
+    BOOST_TEST(calm::apps::tokenizer_of(model).specials().bos_first);
+    (void)folder.with("tokenizer_config.json", R"({"add_bos_token": "yes"})");
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
+                   "tokenizer_config.json, add_bos_token: expected true or false"));
+    (void)folder.with("tokenizer_config.json", "{}");
+    model.description.vocab_size = 5000;
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
+                   "expected a vocabulary of 5000 tokens or a few less, found 259"));
+}
+
 BOOST_AUTO_TEST_CASE(another_tokenizer_is_refused) {
     calm::test::temporary_folder const folder;
     auto file = calm::test::json_of(some_tokens());

@@ -47,6 +47,17 @@ token_id likeliest(model_type const& model, std::vector<token_id> const& text) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(prompts_begin_with_bos_where_the_tokenizer_says_so) {
+    std::vector<token_id> const prompt{1, 2}, none;
+    using tokens = std::vector<token_id>;
+    special_tokens without = special;
+    without.bos_first = false;
+    BOOST_TEST(after_bos(special, prompt) == (tokens{special.bos, 1, 2}));
+    BOOST_TEST(after_bos(without, prompt) == prompt);
+    BOOST_TEST(after_bos(without, none) == (tokens{special.bos}));
+    BOOST_TEST(after_bos({-1, -1, -1}, none).empty());
+}
+
 BOOST_AUTO_TEST_CASE(greedy_texts_take_the_likeliest_token_each_time) {
     random_model m;
     context<> ctx(1, 2);

@@ -115,6 +115,12 @@ std::string model(std::string const& key, std::string const& value) {
     return changed([&](auto& f) { f.more_of_model = ",\"" + key + "\":" + value; });
 }
 
+std::string many_digits() {
+    std::string list;
+    for (int i = 0; i < 16; ++i) list += (i > 0 ? "," : "") + std::string(R"({"type":"Digits"})");
+    return list;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(lines_that_are_no_vocabulary) {
@@ -185,7 +191,14 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
         {"a huge number", replaced(":256", ":1" + std::string(1000, '0')), "", "invalid JSON"},
         {"an unknown key", changed([](auto& f) { f.more = ",\"tokens\":1"; }), "\"tokens\"", "not supported"},
         {"a key twice", changed([](auto& f) { f.more = ",\"padding\":null"; }), "padding", "found it twice"},
-        {"a normalizer", changed([](auto& f) { f.normalizer = R"({"type":"NFC"})"; }), "normalizer", "found an object"},
+        {"a normalizer", changed([](auto& f) { f.normalizer = R"({"type":"NFKC"})"; }), "normalizer.type",
+         "expected \"NFC\", found \"NFKC\""},
+        {"a normalizer in a sequence",
+         changed([](auto& f) { f.normalizer = R"({"type":"Sequence","normalizers":[{"type":"Lowercase"}]})"; }),
+         "normalizer.normalizers[0].type", "found \"Lowercase\""},
+        {"a foreign post_processor",
+         replaced(R"("post_processor":{"type":"ByteLevel")", R"("post_processor":{"type":"BertProcessing")"),
+         "post_processor.type", "expected \"TemplateProcessing\", found \"BertProcessing\""},
         {"a foreign decoder", changed([](auto& f) { f.decoder = R"({"type":"Metaspace"})"; }), "decoder.type",
          "expected \"ByteLevel\", found \"Metaspace\""},
         {"no model", "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", "model", "found none"},
@@ -203,9 +216,13 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
          "pre_tokenizer.add_prefix_space", "expected true or false, found 0"},
         {"an empty sequence", pre(R"({"type":"Sequence","pretokenizers":[]})"), "pre_tokenizer.pretokenizers",
          "a list of 0"},
-        {"digits apart", split(R"({"type":"Digits","individual_digits":true})"), "pre_tokenizer.pretokenizers[0].type",
-         "expected \"Split\", found \"Digits\""},
-        {"two splits", split(R"({"type":"Split"},{"type":"Split"})"), "pre_tokenizer.pretokenizers", "a list of 3"},
+        {"punctuation apart", split(R"({"type":"Punctuation","behavior":"Isolated"})"),
+         "pre_tokenizer.pretokenizers[0].type", "expected \"Split\", found \"Punctuation\""},
+        {"bytes before a split", split(R"({"type":"ByteLevel","add_prefix_space":false})"),
+         "pre_tokenizer.pretokenizers[0].type", "expected \"Split\", found \"ByteLevel\""},
+        {"digits of another kind", split(R"({"type":"Digits","individual_digits":true,"width":3})"),
+         "pre_tokenizer.pretokenizers[0].\"width\"", "not supported"},
+        {"many splits", split(many_digits()), "pre_tokenizer.pretokenizers", "a list of 17"},
         {"removed pieces", split(R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Removed"})"),
          "pre_tokenizer.pretokenizers[0].behavior", "expected \"Isolated\", found \"Removed\""},
         {"an inverted split", split(R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Isolated","invert":true})"),
@@ -269,8 +286,8 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
         {"an added string", added("[\"<s>\"]"), "added_tokens[0]", "expected an object, found \"<s>\""},
         {"no specials", added("[]"), "added_tokens", "a beginning of text"},
         {"no end of text", added("[" + json_added(258, "<s>") + "]"), "added_tokens", "an end of text"},
-        {"an added token that is met in text", added("[" + json_added(258, "<s>", false) + "]"),
-         "added_tokens[0].special", "expected true, found false"},
+        {"an added token that takes spaces", added(R"([{"id":258,"content":"<s>","special":false,"lstrip":true}])"),
+         "added_tokens[0].lstrip", "expected false for a token that is not special, found true"},
         {"no id", added(R"([{"content":"<s>","special":true}])"), "added_tokens[0].id", "found none"},
         {"no content", added(R"([{"id":258,"special":true}])"), "added_tokens[0].content", "found none"},
         {"empty content", added("[" + json_added(258, "") + "]"), "added_tokens[0].content", "an empty string"},

@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
     BOOST_TEST(has(refusal, "expected fewer than 1048576 tokens, found 1048576 with those added"), refusal);
     // One fewer passes this check and fails the next: byte tokens are missing.
     json.vocab = vocab.substr(0, vocab.rfind(',')) + "}";
-    BOOST_TEST(has(said(json.text()), "expected a token for each of the 256 bytes"));
+    BOOST_TEST(has(said(json.text()), "expected a token for each printable character of ASCII"));
 }
 
 BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
@@ -230,6 +230,57 @@ BOOST_AUTO_TEST_CASE(specials_may_be_anywhere_and_have_their_usual_names) {
     gpt.added_tokens = "[" + json_added(table.size(), "<|endoftext|>") + "]";
     BOOST_TEST((parsed(gpt).specials() == calm::special_tokens{259, 259, 260}));
     BOOST_TEST(parsed(gpt).vocabulary_size() == 261);
+}
+
+// Other programs drop such bytes.
+BOOST_AUTO_TEST_CASE(a_byte_without_a_token_is_refused_where_a_text_needs_it) {
+    auto file = small_file();
+    std::string const letter = calm::test::json_string(calm::letters_of_bytes("\x06")) + ":6,";
+    std::size_t const at = file.vocab.find(letter);
+    BOOST_REQUIRE(at != std::string::npos);
+    file.vocab.replace(at, letter.size(), "\"aa\":6,");
+    auto const words = parsed(file);
+    BOOST_TEST(words.encode("abc\x05").size() == 2);
+    for (auto const* const text : {"\x06",
+                                   "ab\x06"
+                                   "c",
+                                   "a long text whose pieces end \x06\x06"})
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)words.encode(text); }),
+                       "byte 6 of the text has no token in this vocabulary"));
+}
+
+BOOST_AUTO_TEST_CASE(added_tokens_that_are_not_special_match_in_text) {
+    auto file = small_file();
+    file.added_tokens = "[" + json_added(260, "<|begin_of_text|>") + "," + json_added(261, "<|end_of_text|>") + "," +
+                        json_added(262, "[PAD]") + "," + json_added(263, "<think>", false) + "," +
+                        json_added(264, "<|end", false) + "]";
+    auto const words = parsed(file);
+    auto const tokens = words.encode("abc<think>abc");
+    auto const abc = words.encode("abc");
+    BOOST_TEST(tokens == (std::vector<token_id>{abc[0], 263, abc[0]}));
+    BOOST_TEST(words.decode(tokens) == "abc<think>abc");
+    BOOST_TEST(words.encode("<|end").size() == 1);
+    BOOST_TEST(words.encode("<|end_of_text|>").size() == 15);  // the name of a special token is text
+    BOOST_TEST(words.fingerprint() != parsed(small_file()).fingerprint());
+}
+
+BOOST_AUTO_TEST_CASE(published_models_follow_the_rules_of_their_files) {
+    auto file = small_file();
+    file.added_tokens = "[" + json_added(260, "<|endoftext|>") + "]";
+    auto const words = parsed(file);
+    BOOST_TEST(words.specials().bos_first);  // of a model that was trained here
+    BOOST_TEST(words.vocabulary_size() == 262);
+    auto const exact = words.published(261, std::nullopt);
+    BOOST_TEST(!exact.specials().bos_first);
+    BOOST_TEST(exact.vocabulary_size() == 261);
+    BOOST_TEST((exact.bos() == 260 && exact.eos() == 260 && exact.pad() == -1));
+    BOOST_TEST(exact.encode("abc") == words.encode("abc"));
+    auto const rounded = words.published(320, true);
+    BOOST_TEST(rounded.specials().bos_first);
+    BOOST_TEST((rounded.vocabulary_size() == 320 && rounded.pad() == 261 && rounded.bytes(319).empty()));
+    for (token_id const rows : {260, 2000})
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)words.published(rows, std::nullopt); }),
+                       "the file belongs to another model"));
 }
 
 BOOST_AUTO_TEST_CASE(any_bytes_survive_in_either_form) {

@@ -43,9 +43,9 @@ struct generation_result {
     index_t capped = 0;            // patches at which the exact rule gave up
 };
 
-// A prompt after BOS, if the vocabulary has BOS.
+// A prompt after BOS, if prompts of the vocabulary begin with BOS or the prompt is empty.
 inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
-    std::size_t const begin = special.exist() ? 1 : 0;
+    std::size_t const begin = special.exist() && (special.bos_first || prompt.empty()) ? 1 : 0;
     std::vector<token_id> tokens(begin + prompt.size(), special.bos);
     std::copy(prompt.begin(), prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
     return tokens;

@@ -2,10 +2,14 @@
 // Loads tokenizers from files of either format.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "calm/base/file.hpp"
+#include "calm/text/json_faults.hpp"
+#include "calm/text/json_size.hpp"
+#include "calm/text/json_values.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/text/tokenizer_json.hpp"
 
@@ -23,6 +27,45 @@ namespace calm {
 [[nodiscard]] inline tokenizer load_tokenizer(std::string const& path) {
     auto const file = mapped_file::open(path);
     return parse_tokenizer(file.text(), path);
+}
+
+namespace detail {
+
+class tokenizer_config_reader : json_values {
+public:
+    explicit tokenizer_config_reader(std::string const& path) : json_values(path) {}
+
+    [[nodiscard]] std::optional<bool> add_bos_token(std::string_view json) {
+        require_tokenizer_size(path(), json.size());
+        if (!json_has_at_most(json, most_values))
+            fail("", "expected at most " + std::to_string(most_values) +
+                         " values and signs, found more: the file is of another kind");
+        std::string text(json);
+        forget_json_numbers(text);  // model_max_length is often 10^30, which the parser refuses
+        simdjson::padded_string const padded(text);
+        element root;
+        if (auto const code = parser_.parse(padded).get(root); code != simdjson::SUCCESS)
+            fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
+                         "): expected one object; the file is damaged, copy it again");
+        object const file = as_object(root, "the file");
+        auto const found = find(file, "add_bos_token");
+        if (!found || found->is_null()) return std::nullopt;
+        return flag(file, "", "add_bos_token", false);
+    }
+
+private:
+    static constexpr std::size_t most_values = std::size_t{1} << 20;
+
+    simdjson::dom::parser parser_;
+};
+
+}  // namespace detail
+
+// Whether prompts begin with BOS according to a tokenizer_config.json; nullopt if it does not say. Throws
+// errc::tokenizer for a damaged file, errc::storage if it cannot be read.
+[[nodiscard]] inline std::optional<bool> read_add_bos_token(std::string const& path) {
+    auto const file = mapped_file::open(path);
+    return detail::tokenizer_config_reader(path).add_bos_token(file.text());
 }
 
 }  // namespace calm

@@ -40,7 +40,11 @@ struct merge_order {
     std::vector<token_id> parts;
     for (; id < table.size() && order.by_id; ++id) {
         std::string_view const token = table.bytes(id);
-        if (token.size() < 2) continue;
+        if (token.size() < 2 || table.find(token) != id) continue;
+        if (!table.has_bytes_of(token)) {  // no merge begins with a byte that is not a token
+            order.all_reached = false;
+            continue;
+        }
         parts.clear();
         merger.merge(token, parts);
         if (parts.size() > 2) {

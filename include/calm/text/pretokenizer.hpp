@@ -35,10 +35,16 @@ inline constexpr std::string_view gpt2_pattern =
 inline constexpr std::string_view qwen2_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// What the pre-tokenizer Digits isolates: single digits, or runs of them.
+inline constexpr std::string_view digit_pattern = R"(\p{N})";
+inline constexpr std::string_view number_pattern = R"(\p{N}+)";
+// The first of DeepSeek's patterns.
+inline constexpr std::string_view three_digits_pattern = R"(\p{N}{1,3})";
+
 // Published patterns. They backtrack over single characters only, so they take linear time, however long a run of
 // spaces is.
-inline constexpr std::array<std::string_view, 4> linear_patterns{
-    piece_pattern, gpt2_pattern, qwen2_pattern,
+inline constexpr std::array<std::string_view, 7> linear_patterns{
+    piece_pattern, gpt2_pattern, qwen2_pattern, digit_pattern, number_pattern, three_digits_pattern,
     // o200k
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
@@ -66,7 +72,8 @@ public:
         is_linear_(std::find(linear_patterns.begin(), linear_patterns.end(), pattern) != linear_patterns.end()),
         ascii_digits_(pattern == piece_pattern   ? 3
                       : pattern == qwen2_pattern ? 1
-                                                 : 0) {
+                                                 : 0),
+        only_digits_(pattern == digit_pattern || pattern == number_pattern || pattern == three_digits_pattern) {
         std::string const spelled = detail::spelled_out(pattern);
         int code = 0;
         PCRE2_SIZE offset = 0;
@@ -105,6 +112,7 @@ private:
     std::string pattern_;
     bool is_linear_;            // one of linear_patterns
     std::size_t ascii_digits_;  // per number, if ascii_piece applies; or 0
+    bool only_digits_;          // every match begins with a digit
     std::unique_ptr<pcre2_code, code_deleter> code_;
 };
 
@@ -125,21 +133,26 @@ public:
     // than longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out
     // of memory.
     template <class Piece> void push(std::string_view part, Piece const& piece) {
-        steps_ += steps_a_byte * part.size();
-        if (held_.empty()) {
-            hold(part, cut(part, false, piece));
-        } else if (held_ += part; held_.size() >= enough_) {
-            std::string const all = std::move(held_);
-            hold(all, cut(all, false, piece));
-        }
+        add(part, whole_pieces, [&](std::string_view text, bool) { piece(text); });
     }
     // Cuts the rest at the end of the text; another may then begin. Throws as push.
     template <class Piece> void finish(Piece const& piece) {
-        cut(held_, true, piece);
+        end([&](std::string_view text, bool) { piece(text); });
+        renew();
+    }
+
+    // For a pattern that another one follows. As push, but calls out(std::string_view, bool ends) as soon as text
+    // belongs to a piece; `ends` says whether the piece ends there. So text without a match is not held.
+    template <class Out> void pass(std::string_view part, Out const& out) { add(part, early_pieces, out); }
+    // Ends the text of which the last piece is, but not the count of steps. Calls out as pass does.
+    template <class Out> void end(Out const& out) {
+        cut(held_, true, whole_pieces, out);
         held_.clear();
         enough_ = 0;
-        steps_ = steps_a_text;
+        begun_ = false;
     }
+    // Begins another text: its steps are counted anew.
+    void renew() { steps_ = steps_a_text; }
 
 private:
     friend class pretokenizer;
@@ -153,6 +166,18 @@ private:
     static constexpr std::uint64_t steps_a_byte = std::uint64_t{1} << 13;
     static constexpr std::uint64_t steps_a_text = std::uint64_t{1} << 30;
     static constexpr std::size_t more = ~std::size_t{0};
+    static constexpr bool whole_pieces = true;
+    static constexpr bool early_pieces = false;
+
+    template <class Out> void add(std::string_view part, bool whole, Out const& out) {
+        steps_ += steps_a_byte * part.size();
+        if (held_.empty()) {
+            hold(part, cut(part, false, whole, out));
+        } else if (held_ += part; held_.size() >= enough_) {
+            std::string const all = std::move(held_);
+            hold(all, cut(all, false, whole, out));
+        }
+    }
 
     // Keeps the uncut rest. If nothing was cut, the next attempt waits for twice as much text.
     void hold(std::string_view text, std::size_t done) {
@@ -161,28 +186,38 @@ private:
         enough_ = done > 0 ? 0 : 2 * held_.size();
     }
 
-    // Cuts off the pieces whose end is certain; returns where the rest begins. For a text that has ended, that is its
-    // end.
-    template <class Piece> std::size_t cut(std::string_view text, bool ended, Piece const& piece) {
+    // Cuts off the pieces whose end is certain and, unless they must be `whole`, the text before the next match.
+    // Returns where the rest begins. For a text that has ended, that is its end.
+    template <class Out> std::size_t cut(std::string_view text, bool ended, bool whole, Out const& out) {
         std::size_t gap = 0;  // the end of the last piece: nothing matches between it and `at`
+        auto const end_gap = [&](std::size_t at) {
+            if (at > gap || begun_) out(text.substr(gap, at - gap), true);
+            begun_ = false;
+        };
+        auto const rest = [&](std::size_t at) {
+            if (whole || at == gap) return gap;
+            out(text.substr(gap, at - gap), false);
+            begun_ = true;
+            return at;
+        };
         for (std::size_t at = 0; at < text.size();) {
             std::size_t const valid = at + valid_prefix(text.substr(at));
             std::size_t const end = valid + invalid_prefix(text.substr(valid));
             bool const open = !ended && end == text.size();  // the characters up to `valid` may continue
             while (at < valid) {
                 std::size_t const size = match_at(text.substr(at, valid - at), open && !starts_invalid(text, valid));
-                if (size == more) return gap;
+                if (size == more) return rest(at);
                 if (size == 0) {
                     at += first_character(text.substr(at)).size;
                     continue;
                 }
-                if (at > gap) piece(text.substr(gap, at - gap));
-                piece(text.substr(at, size));
+                end_gap(at);
+                out(text.substr(at, size), true);
                 gap = at += size;
             }
-            if (open && gap < text.size()) return gap;
-            if (at > gap) piece(text.substr(gap, at - gap));
-            if (end > valid) piece(text.substr(valid, end - valid));
+            if (open && gap < text.size()) return rest(at);
+            end_gap(at);
+            if (end > valid) out(text.substr(valid, end - valid), true);
             gap = at = end;
         }
         return gap;
@@ -193,6 +228,10 @@ private:
 
     // The length of the match at the beginning of the text, 0 for none, `more` if it depends on what follows.
     std::size_t match_at(std::string_view text, bool open) {
+        if (pattern_->only_digits_) {
+            auto const kind = detail::kind_of_byte(text[0]);
+            if (kind != detail::byte_kind::digit && kind != detail::byte_kind::beyond_ascii) return 0;
+        }
         if (std::size_t const digits = pattern_->ascii_digits_; digits > 0)
             if (std::size_t const size = detail::ascii_piece(text, open, digits); size > 0) return size;
         return pattern_->is_linear_ ? matched(run(text, open)) : match_in_steps(text, open);
@@ -250,13 +289,14 @@ private:
     std::unique_ptr<pcre2_match_context, context_deleter> limits_;
     std::string held_;
     std::size_t enough_ = 0;  // bytes of held_ that justify another attempt
+    bool begun_ = false;      // whether out() has the beginning of a piece
     std::uint64_t steps_ = steps_a_text;
 };
 
 template <class Piece> void pretokenizer::cut(std::string_view text, Piece const& piece) const {
     piece_stream whole(*this);
     whole.steps_ += piece_stream::steps_a_byte * text.size();
-    whole.cut(text, true, piece);
+    whole.cut(text, true, piece_stream::whole_pieces, [&](std::string_view one, bool) { piece(one); });
 }
 
 }  // namespace calm

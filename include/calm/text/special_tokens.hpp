@@ -9,7 +9,8 @@ namespace calm {
 struct special_tokens {
     token_id bos;                                          // begins a document
     token_id eos;                                          // ends a document
-    token_id pad;                                          // pads patches
+    token_id pad;                                          // pads patches; -1: no patch needs padding
+    bool bos_first = true;                                 // whether every prompt begins with BOS
     [[nodiscard]] bool exist() const { return bos >= 0; }  // whether there are any
     friend bool operator==(special_tokens const&, special_tokens const&) = default;
 };

@@ -35,23 +35,34 @@ public:
         return token.size() <= 2 ? short_[short_slot(token)] : slots_[slot_of(token, hash_of(token))].id;
     }
 
+    // Whether each byte of a text is a token.
+    [[nodiscard]] bool has_bytes_of(std::string_view text) const {
+        return std::all_of(text.begin(), text.end(), [&](char const& byte) { return find({&byte, 1}) >= 0; });
+    }
+
     // Adds a non-empty token and returns its id. Returns -1 and changes nothing if it already exists.
     token_id add(std::string_view token) {
         if (find(token) >= 0) return none;
         if (short_.empty()) short_.assign(256 + 256 * 256, none);
         if (2 * (ends_.size() + 1) > slots_.size()) grow();
         token_id const id = size();
-        text_ += token;
-        ends_.push_back(text_.size());
+        append(token, true);
         longest_ = std::max(longest_, token.size());
         enter(id);
         return id;
     }
 
-    // Adds an id without bytes, which find() never returns; returns the id.
-    token_id add_special() {
-        ends_.push_back(text_.size());
+    // Adds an id that find() never returns: a special token without bytes, or one that pieces never merge into. Returns
+    // the id.
+    token_id add_special(std::string_view token = {}) {
+        append(token, false);
         return size() - 1;
+    }
+
+    // Removes the last id, one of add_special() without bytes.
+    void remove_last() {
+        ends_.pop_back();
+        found_.pop_back();
     }
 
 private:
@@ -61,6 +72,12 @@ private:
         std::uint32_t hash;
         token_id id;
     };
+
+    void append(std::string_view token, bool found) {
+        text_ += token;
+        ends_.push_back(text_.size());
+        found_.push_back(found);
+    }
 
     static std::size_t short_slot(std::string_view token) {
         auto const byte = [&](std::size_t i) { return std::size_t{static_cast<std::uint8_t>(token[i])}; };
@@ -81,8 +98,8 @@ private:
 
     // Makes find() return an id for its bytes.
     void enter(token_id id) {
+        if (!found_[static_cast<std::size_t>(id)]) return;
         std::string_view const token = bytes(id);
-        if (token.empty()) return;
         if (token.size() <= 2) {
             short_[short_slot(token)] = id;
         } else {
@@ -99,6 +116,7 @@ private:
     keyed_hash hash_;
     std::string text_;               // all tokens, concatenated
     std::vector<std::size_t> ends_;  // end of each token in text_
+    std::vector<bool> found_;        // whether find() returns a token
     std::vector<token_id> short_;    // ids of one-byte tokens, then of two-byte tokens
     std::vector<entry> slots_;       // of longer tokens: open addressing, id -1 is free
     std::size_t longest_ = 0;

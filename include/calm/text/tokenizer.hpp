@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,11 +17,14 @@
 #include "calm/base/file.hpp"
 #include "calm/base/sha256.hpp"
 #include "calm/base/token.hpp"
+#include "calm/text/added_tokens.hpp"
 #include "calm/text/bpe.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/markov.hpp"
+#include "calm/text/nfc.hpp"
 #include "calm/text/piece_cache.hpp"
+#include "calm/text/piece_cutter.hpp"
 #include "calm/text/rank_lines.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/vocabulary.hpp"
@@ -73,7 +77,25 @@ public:
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path);
 
     // From a vocabulary that was read.
-    explicit tokenizer(vocabulary v) : v_(std::move(v)) {}
+    explicit tokenizer(vocabulary v) : v_(std::move(v)), lacks_bytes_(detail::missing_byte(v_.tokens) >= 0) {}
+
+    // For a model that another program trained, with `rows` rows in its embedding table: its prompts begin with BOS if
+    // `bos_first`, by default as the file says. Rows above the tokens are ids without text. Without a row for the PAD
+    // that the file lacks there is none, pad() == -1. Throws errc::tokenizer for another number of tokens.
+    [[nodiscard]] tokenizer published(token_id rows, std::optional<bool> bos_first) const {
+        vocabulary v = v_;
+        v.specials.bos_first = bos_first.value_or(v_.bos_first);
+        if (v.added_pad && v.tokens.size() == rows + 1) {
+            v.tokens.remove_last();
+            v.specials.pad = -1;
+        }
+        constexpr token_id most_spare = 1024;  // tables are rounded up to a multiple of up to this
+        require(v.tokens.size() <= rows && rows - v.tokens.size() < most_spare, errc::tokenizer,
+                "expected a vocabulary of ", rows, " tokens or a few less, found ", v.tokens.size(),
+                "; the file belongs to another model");
+        while (v.tokens.size() < rows) v.tokens.add_special();
+        return tokenizer(std::move(v));
+    }
 
     // Writes lines() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, lines()); }
@@ -93,7 +115,8 @@ public:
         encode(text, ids);
         return ids;
     }
-    // Appends the ids to `ids`. The Markov vocabulary throws errc::tokenizer for a character that is not a symbol.
+    // Appends the ids to `ids`. Throws errc::data for a byte that is not a token of the vocabulary, as token_stream,
+    // and errc::tokenizer for a character that is not a symbol of the Markov vocabulary.
     void encode(std::string_view text, std::vector<token_id>& ids) const {
         if (is_markov()) {
             for (std::size_t i = 0; i < text.size(); ++i) {
@@ -103,8 +126,7 @@ public:
                 ids.push_back(id);
             }
         } else {
-            piece_work work = working();
-            v_.pattern->cut(text, [&](std::string_view piece) { encode_piece(piece, work, ids); });
+            encode_text(text, ids);
         }
     }
 
@@ -129,7 +151,7 @@ public:
     [[nodiscard]] token_id bos() const { return v_.specials.bos; }
     [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // end of a document, or -1
     [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // pads patches, or -1
-    // Whether it is the vocabulary of the Markov source. All others contain the 256 bytes.
+    // Whether it is the vocabulary of the Markov source. All others have at least 256 tokens.
     [[nodiscard]] bool is_markov() const { return v_.tokens.size() < 256; }
 
     // BOS, EOS and PAD.
@@ -137,8 +159,9 @@ public:
 
     // SHA-256 in hexadecimal of everything that gives ids their meaning. For id 0..V-1, the length (32-bit
     // little-endian) and bytes, length 0 for a special token. For BOS, EOS and PAD, the length and bytes of the name,
-    // and the id. The pattern. Unless merging is by id with look-up of whole pieces, also whether these are looked up,
-    // and the merges in order. Independent of the format of the file.
+    // and the id. The pattern; of several each again with its length. "NFC" if text is normalized. For tokens that are
+    // matched in text, the length and bytes, and the id. Unless merging is by id with look-up of whole pieces, also
+    // whether these are looked up, and the merges in order. Independent of the format of the file.
     [[nodiscard]] std::string fingerprint() const {
         sha256 hash;
         auto const number = [&](auto value) { hash.add_u32(static_cast<std::uint32_t>(value)); };
@@ -153,6 +176,13 @@ public:
             number(ids.begin()[i]);
         }
         hash.add(pattern());
+        if (v_.patterns.size() > 1)
+            for (auto const& one : v_.patterns) sized(one->pattern());
+        if (v_.is_nfc) hash.add("NFC");
+        for (added_token const& one : v_.added.all()) {
+            sized(one.text);
+            number(one.id);
+        }
         if (!v_.merges && v_.whole_pieces) return hash.hex();
         number(v_.whole_pieces);
         for (std::int32_t rank = 0; v_.merges && rank < static_cast<std::int32_t>(v_.merges->size()); ++rank) {
@@ -162,8 +192,12 @@ public:
         return hash.hex();
     }
 
-    // The pattern of a piece, for config.json; empty for symbols.
-    [[nodiscard]] std::string_view pattern() const { return is_markov() ? std::string_view() : v_.pattern->pattern(); }
+    // The pattern of a piece, for config.json; empty for symbols, and of several patterns one per line.
+    [[nodiscard]] std::string pattern() const {
+        std::string lines;
+        for (auto const& one : v_.patterns) lines += (lines.empty() ? "" : "\n") + one->pattern();
+        return is_markov() ? std::string() : lines;
+    }
 
     // The usual name of the file it came from: tokenizer.json or tokenizer.model.
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
@@ -186,12 +220,23 @@ private:
         if (whole >= 0) {
             ids.push_back(whole);
         } else {
+            if (lacks_bytes_) require_bytes(piece);
             work.merger.merge(piece, ids);
         }
         work.known.keep(piece, std::span(ids).subspan(before));
     }
 
+    // Other programs drop such a byte without a word.
+    void require_bytes(std::string_view piece) const {
+        for (char const& byte : piece)
+            require(
+                v_.tokens.find({&byte, 1}) >= 0, errc::data, "byte ", int{static_cast<std::uint8_t>(byte)},
+                " of the text has no token in this vocabulary: remove it from the text or choose another tokenizer");
+    }
+    void encode_text(std::string_view text, std::vector<token_id>& ids) const;
+
     vocabulary v_;
+    bool lacks_bytes_;
 };
 
 // Encodes text that comes in parts, with the ids that tokenizer::encode gives for the whole. Holds only what may still
@@ -199,23 +244,52 @@ private:
 class token_stream {
 public:
     // Begins a text. Throws errc::memory.
-    explicit token_stream(tokenizer const& words) : words_(words), work_(words.working()), pieces_(*words.v_.pattern) {}
+    explicit token_stream(tokenizer const& words) :
+        words_(words), work_(words.working()), added_(words.v_.added), pieces_(words.v_.patterns) {}
 
-    // Appends the ids that the parts so far determine. Throws as tokenizer::encode, and as piece_stream.
+    // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (words_.is_markov()) return words_.encode(part, ids);
-        pieces_.push(part, [&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+        if (words_.v_.added.all().empty()) return add(part, ids);
+        added_.push(
+            part, [&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
     }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
+        added_.finish([&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
+        if (words_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
         pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
     }
 
 private:
+    void add(std::string_view text, std::vector<token_id>& ids) {
+        if (words_.v_.is_nfc)
+            normalized_.push(text, [&](std::string_view part) { cut(part, ids); });
+        else
+            cut(text, ids);
+    }
+    // An added token: the text before it ends.
+    void add(token_id id, std::vector<token_id>& ids) {
+        if (words_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
+        pieces_.end([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+        ids.push_back(id);
+    }
+    void cut(std::string_view text, std::vector<token_id>& ids) {
+        pieces_.push(text, [&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+    }
+
     tokenizer const& words_;
     tokenizer::piece_work work_;
-    piece_stream pieces_;
+    added_token_stream added_;
+    nfc_stream normalized_;
+    piece_cutter pieces_;
 };
+
+inline void tokenizer::encode_text(std::string_view text, std::vector<token_id>& ids) const {
+    token_stream stream(*this);
+    stream.push(text, ids);
+    stream.finish(ids);
+}
 
 inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path) {
     token_table table = parse_rank_lines(text, path);

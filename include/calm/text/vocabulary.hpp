@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "calm/base/error.hpp"
+#include "calm/text/added_tokens.hpp"
 #include "calm/text/merge_list.hpp"
 #include "calm/text/pretokenizer.hpp"
 #include "calm/text/special_tokens.hpp"
@@ -22,7 +24,12 @@ struct vocabulary {
     token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
     special_tokens specials{-1, -1, -1};  // their ids
     std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
-    std::shared_ptr<pretokenizer const> pattern = pretokenizer::shared();               // cuts text into pieces
+    bool bos_first = true;   // whether text begins with BOS, by the rule of the file
+    bool added_pad = false;  // whether PAD is an id that the file does not have
+    bool is_nfc = false;     // whether text is normalized to NFC first
+    added_tokens added{};    // matched in text before it is normalized
+    // Cut text into pieces, each the pieces of the one before it; at least one.
+    std::vector<std::shared_ptr<pretokenizer const>> patterns{pretokenizer::shared()};
     std::optional<merge_list> merges = std::nullopt;  // if their order is not that of the ids
     bool whole_pieces = true;                         // a piece that is a token needs no merging
     std::string file = "tokenizer.model";             // usual file name of its format
@@ -54,9 +61,9 @@ inline void require_tokenizer_size(std::string const& path, std::size_t bytes) {
                              ": the file is of another kind"));
 }
 
-// The first byte that is not a token of a table, or -1.
-inline int missing_byte(token_table const& table) {
-    for (int byte = 0; byte < 256; ++byte)
+// The first byte from `from` on that is not a token of a table, or -1.
+inline int missing_byte(token_table const& table, int from = 0) {
+    for (int byte = from; byte < 256; ++byte)
         if (char const c = static_cast<char>(byte); table.find({&c, 1}) < 0) return byte;
     return -1;
 }
