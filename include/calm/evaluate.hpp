@@ -1,6 +1,7 @@
 #pragma once
 // Evaluation on unseen text: BrierLM, likelihoods of autoregressive models, the accuracy of autoencoders.
 
+#include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluate.hpp"
 #include "calm/evaluate/evaluate_autoencoder.hpp"
 #include "calm/evaluate/evaluation.hpp"
