@@ -1,4 +1,9 @@
 #pragma once
 // Evaluation on unseen text: BrierLM, likelihoods of autoregressive models, the accuracy of autoencoders.
 
+#include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluate.hpp"
+#include "calm/evaluate/evaluate_autoencoder.hpp"
+#include "calm/evaluate/evaluation.hpp"
+#include "calm/evaluate/evaluation_settings.hpp"
+#include "calm/evaluate/process_group_evaluation.hpp"

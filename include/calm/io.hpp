@@ -1,22 +1,11 @@
 #pragma once
 // Files: safetensors, PyTorch archives, config.json, model directories. Links simdjson; needs nlohmann-json.
 
-#include "calm/io/bounded_reader.hpp"
-#include "calm/io/config_json.hpp"
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_description.hpp"
 #include "calm/io/model_directory.hpp"
-#include "calm/io/pickle.hpp"
-#include "calm/io/problem_list.hpp"
-#include "calm/io/pytorch_file.hpp"
-#include "calm/io/replaced_directory.hpp"
-#include "calm/io/rounded_type.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/shard_index.hpp"
 #include "calm/io/stored_model.hpp"
-#include "calm/io/stored_tensor.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/io/weights.hpp"
-#include "calm/io/write_weights.hpp"
-#include "calm/io/zip_archive.hpp"

@@ -5,5 +5,4 @@
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/energy_score.hpp"
 #include "calm/loss/targets.hpp"
-#include "calm/loss/token_screen.hpp"
 #include "calm/loss/variational.hpp"

@@ -2,6 +2,7 @@
 // Configurations, the autoencoder, the language model and its heads.
 
 #include "calm/model/autoencoder.hpp"
+#include "calm/model/autoencoder_losses.hpp"
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/calm.hpp"
@@ -10,6 +11,10 @@
 #include "calm/model/head.hpp"
 #include "calm/model/head_network.hpp"
 #include "calm/model/heads.hpp"
-#include "calm/model/limits.hpp"
+#include "calm/model/heads/diffusion.hpp"
+#include "calm/model/heads/drafted.hpp"
+#include "calm/model/heads/energy.hpp"
+#include "calm/model/heads/flow.hpp"
+#include "calm/model/heads/margin.hpp"
 #include "calm/model/llama.hpp"
 #include "calm/model/owned_model.hpp"

@@ -2,8 +2,6 @@
 // Files of a training run: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
 
 #include "calm/runs/checkpoint.hpp"
-#include "calm/runs/directory_lock.hpp"
-#include "calm/runs/manifest.hpp"
 #include "calm/runs/metrics_log.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/runs/run_directory.hpp"

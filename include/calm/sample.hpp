@@ -1,14 +1,11 @@
 #pragma once
 // Generation, and temperature from samples alone.
 
-#include "calm/sample/batch_rule.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/generation_session.hpp"
-#include "calm/sample/sample_next.hpp"
 #include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/sampler_cache.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"
-#include "calm/sample/thread_contexts.hpp"
 #include "calm/sample/token_sampler.hpp"

@@ -3,6 +3,7 @@
 
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"
+#include "calm/text/bpe_trainer.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/text/corpus.hpp"
 #include "calm/text/documents.hpp"
@@ -14,4 +15,3 @@
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/stories.hpp"
 #include "calm/text/tokenizer.hpp"
-#include "calm/text/utf8_stream.hpp"
