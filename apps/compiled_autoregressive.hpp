@@ -31,7 +31,7 @@ public:
         auto const mode = packing_for(packed_for::language_model, o.data, words);
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, 1, o.seed};
-        auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, positions_at_the_end);
+        auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, final_tokens(o, 1));
         auto const sample_prompt = prompt_of_samples(o, words, 1, block);
         if (o.dry_run)
             return print_plan(

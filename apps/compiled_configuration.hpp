@@ -31,7 +31,7 @@ public:
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, words);
         index_t const block = 64 * K;
-        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
+        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
         if (o.dry_run) {
             auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
             owned_model<autoencoder_type> own(words.vocabulary_size());
@@ -69,15 +69,15 @@ public:
             recipe, blocks,
             [&](std::string const& directory) { save_autoencoder(ctx, directory, own.model, description, files); },
             [&](progress const& now) {
-                return report_evaluation(run.report(), measure(interval_tokens), now.step + 1);
+                return report_evaluation(run.report(), measure(interval_tokens(o, K)), now.step + 1);
             },
-            [&] { return score_of(measure(interval_tokens)); });
+            [&] { return score_of(measure(interval_tokens(o, K))); });
         calls.step = [&, report_step = std::move(calls.step)](progress const& now) {
             if (now.posterior_std > 0) description.calm->posterior_std = now.posterior_std;
             report_step(now);
         };
         run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls, ranks()); });
-        if (run.logs_end()) log_final(run.report(), measure(final_tokens), run.steps());
+        if (run.logs_end()) log_final(run.report(), measure(final_tokens(o, K)), run.steps());
         return run.end(remark_on_products(ctx));
     }
 
@@ -96,7 +96,7 @@ public:
         auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, size_of_patch, o.seed};
-        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens);
+        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
         auto const sample_prompt = prompt_of_samples(o, words, K, block);
         if (o.dry_run)
             return print_plan(plan_of_calm(recipe, o, words,
@@ -122,7 +122,8 @@ public:
         recipe.machine_peak = measure_peak(ctx);
         describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
         if (!run.from() && !unseen.empty())
-            log_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens), words);
+            log_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens(o, K)),
+                       words);
 
         auto description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
                                             autoencoder_objective_of(stored.description), ours);
@@ -203,8 +204,6 @@ private:
     using objective = typename model_type::objective;
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
-    static constexpr std::size_t interval_tokens = positions_on_the_way * size_of_patch;
-    static constexpr std::size_t final_tokens = positions_at_the_end * size_of_patch;
 
     // Memory that a run needs.
     static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& words) {

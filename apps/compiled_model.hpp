@@ -254,8 +254,11 @@ protected:
         return words.decode(made.front().tokens);
     }
 
-    // Positions scored per evaluation during training, and at the end.
-    static constexpr std::size_t positions_on_the_way = 2000, positions_at_the_end = 5000;
+    // Held-out tokens scored at the end of a run with K tokens per position, and by each evaluation before.
+    static std::size_t final_tokens(train_options const& o, index_t K) {
+        return static_cast<std::size_t>(o.heldout_positions * K);
+    }
+    static std::size_t interval_tokens(train_options const& o, index_t K) { return final_tokens(o, K) * 2 / 5; }
 
     // The functions that a language model supplies to its training run.
     struct learner {
@@ -269,20 +272,19 @@ protected:
     // Returns the exit status.
     static int learn(training_run& run, training_recipe const& recipe, text_blocks const& blocks,
                      learning_levels const& levels, train_options const& o, index_t K, learner const& model) {
-        auto const measure = [&](std::size_t positions) {
-            return model.measure(positions * static_cast<std::size_t>(K));
-        };
+        auto const measure_on_the_way = [&] { return model.measure(interval_tokens(o, K)); };
         std::optional<samples_log> samples;
         if (is_first_rank()) samples.emplace(o.out, run.steps());
         auto const calls = run.callbacks(
             recipe, blocks, model.write,
             [&](progress const& now) {
                 if (samples) samples->add(now.step + 1, now.seconds, o.sample_prompt, model.sample());
-                return report_evaluation(run.report(), measure(positions_on_the_way), now, recipe, levels);
+                return report_evaluation(run.report(), measure_on_the_way(), now, recipe, levels);
             },
-            [&] { return score_of(measure(positions_on_the_way)); });
+            [&] { return score_of(measure_on_the_way()); });
         run.train([&] { model.train(calls); });
-        if (run.logs_end()) log_final(run.report(), measure(positions_at_the_end), run.steps(), run.seconds(), levels);
+        if (run.logs_end())
+            log_final(run.report(), model.measure(final_tokens(o, K)), run.steps(), run.seconds(), levels);
         return run.end(model.remark());
     }
 

@@ -271,11 +271,16 @@ void add_schedule(command& c, std::optional<rate_schedule>& to) {
         [&to](std::string const& name) { to = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant; });
 }
 
+constexpr index_t most_heldout_positions = 1'000'000;  // their tokens are held in memory
+
 // Options of any training except the learning hyperparameters.
 void add_upkeep(command& c, train_options& o) {
     c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
                                               "steps between evaluations on held-out text (a tenth of the run)", 1,
                                               limits::steps);
+    c.number<index_t, index_t>("--heldout-positions", o.heldout_positions, "N",
+                               "held-out positions to score at the end; earlier evaluations score 2/5 of them (5000)",
+                               1, most_heldout_positions);
     c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
                                               "steps between checkpoints (a tenth of the run)", 1, limits::steps);
     c.number<index_t, index_t>("--keep", o.keep, "N", "number of newest checkpoints to keep, besides the best (2)", 1,

@@ -75,6 +75,7 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     t.tokenizer = o.tokenizer;
     t.tokens = calm::in_directory(o.out, tokens_file);
     t.data = o.data;
+    if (o.positions > 0) t.heldout_positions = std::min(o.positions, t.heldout_positions);
     static_cast<execution_options&>(t) = o;
     t.record = o.record;
     return t;

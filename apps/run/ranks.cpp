@@ -104,9 +104,9 @@ tcp_endpoint endpoint_from_environment() {
     here.port_source = "MASTER_PORT";
     if (is_told("MASTER_PORT")) {
         port = number_told_by("MASTER_PORT", 1, 65534);
-        require(port >= first_open_port(), errc::distributed,
-                "expected in MASTER_PORT a port that this user may open, ", first_open_port(), " or higher, found ",
-                port);
+        int const first_open = first_open_port();
+        require(port >= first_open, errc::distributed, "expected in MASTER_PORT a port that this user may open, ",
+                first_open, " or higher, found ", port);
     } else if (slurm && is_told("SLURM_JOB_ID")) {
         port = 15000 + number_told_by("SLURM_JOB_ID", 0, std::numeric_limits<int>::max()) % 10000;
         here.port_source = "SLURM_JOB_ID";

@@ -274,11 +274,13 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
                                      index_t block, std::size_t at_most) {
     data_options held = data;
     held.sources.clear();
+    // At least two blocks, so that generated stories fill one whatever their tokens.
+    auto const generated = std::max(at_most, 2 * static_cast<std::size_t>(block));
     for (auto const& spec : data.sources) {
         bool const own_split =
             is_markov(data.sources) || (data.holdout.empty() && document_source::parse(spec).is_generated());
         if (own_split)
-            held.sources.push_back(spec.substr(0, spec.find(':') + 1) + std::to_string(at_most));
+            held.sources.push_back(spec.substr(0, spec.find(':') + 1) + std::to_string(generated));
         else if (!data.holdout.empty())
             held.sources.push_back(spec);
     }

@@ -90,6 +90,8 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
     BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"step\":5,"));
     BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"bigram_brier_lm\":"));
     BOOST_TEST(has(shop().calm_.err, "bigram"));
+    // 200 patches of 4 tokens, as CALM_HELDOUT_POSITIONS says.
+    BOOST_TEST(has(shop().calm_.err, " positions of 12 blocks of 64 tokens"), shop().calm_.err);
 }
 
 BOOST_AUTO_TEST_CASE(inspect_tells_what_was_trained_on_what) {

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,21 +14,13 @@
 
 using namespace calm;
 using namespace calm::apps;
+using calm::test::distributed_sentence;
 using calm::test::has;
 
 namespace {
 
 constexpr message_limits most{300, 64, 40};
 
-std::string refusal(std::function<void()> const& f) {
-    try {
-        f();
-    } catch (error const& why) {
-        BOOST_TEST((why.code() == errc::distributed));
-        return why.what();
-    }
-    return "nothing";
-}
 // Numbers in the format of a message.
 std::vector<std::byte> words(std::vector<index_t> const& all) {
     message_writer to;
@@ -61,7 +52,7 @@ BOOST_AUTO_TEST_CASE(prompts_and_texts_arrive_as_they_are) {
 BOOST_AUTO_TEST_CASE(a_rank_that_lies_is_refused) {
     std::vector<generation_result> const one{{{5, 6, 7}, true, 3, 24, 1}};
     auto const texts = [](std::vector<std::byte> const& bytes, std::size_t asked) {
-        return refusal([&] { texts_in({bytes, "the texts of rank 1"}, asked, most); });
+        return distributed_sentence([&] { texts_in({bytes, "the texts of rank 1"}, asked, most); });
     };
     auto const good = message_of(one);
     BOOST_TEST(texts(good, 1) == "nothing");
@@ -83,7 +74,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_lies_is_refused) {
     BOOST_TEST(has(texts(message_of(std::vector<generation_result>{{{}, false, 1, 1, 2}}), 1), "capped patches"));
 
     auto const prompts = [](std::vector<std::byte> const& bytes) {
-        return refusal([&] { prompt_lot_in({bytes, "the prompts of rank 0"}, most); });
+        return distributed_sentence([&] { prompt_lot_in({bytes, "the prompts of rank 0"}, most); });
     };
     BOOST_TEST(has(prompts(words({index_t{1} << 40, 0})), "expected a number of prompts from 0 to 256, found"));
     BOOST_TEST(has(prompts(message_of(prompt_lot{{std::vector<token_id>(65, 1)}, 0})), "from 0 to 64, found 65"));

@@ -1,5 +1,5 @@
-// Arbitrary bytes as a compressed file: decompressed or refused, both repeatably. Compressing the bytes with zstd and
-// reading them back restores them.
+// Arbitrary bytes as a compressed file: decompressed or refused, both repeatably. Compressing the bytes with gzip or
+// zstd and reading them back restores them.
 
 #include <zlib.h>
 #include <zstd.h>
@@ -31,6 +31,26 @@ std::string content_of(std::string const& path) {
     return all;
 }
 
+std::vector<std::uint8_t> packed_by_gzip(std::span<std::uint8_t const> bytes) {
+    constexpr int gzip_header = 16;
+    ::z_stream z{};
+    if (::deflateInit2(&z, 1, Z_DEFLATED, MAX_WBITS + gzip_header, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+        std::abort();
+    std::vector<std::uint8_t> packed(::deflateBound(&z, bytes.size()));
+    z.next_in = const_cast<std::uint8_t*>(bytes.data());
+    z.avail_in = static_cast<::uInt>(bytes.size());
+    z.next_out = packed.data();
+    z.avail_out = static_cast<::uInt>(packed.size());
+    if (::deflate(&z, Z_FINISH) != Z_STREAM_END || ::deflateEnd(&z) != Z_OK) std::abort();
+    packed.resize(z.total_out);
+    return packed;
+}
+std::vector<std::uint8_t> packed_by_zstd(std::span<std::uint8_t const> bytes) {
+    std::vector<std::uint8_t> packed(::ZSTD_compressBound(bytes.size()));
+    packed.resize(::ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 1));
+    return packed;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
@@ -42,8 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         auto const& path = file->with(bytes);
         if (content_of(path) != content_of(path)) std::abort();
     }
-    std::vector<std::uint8_t> packed(::ZSTD_compressBound(size));
-    packed.resize(::ZSTD_compress(packed.data(), packed.size(), data, size, 1));
-    if (content_of(zstd.with(packed)) != text) std::abort();
+    if (content_of(gzip.with(packed_by_gzip(bytes))) != text) std::abort();
+    if (content_of(zstd.with(packed_by_zstd(bytes))) != text) std::abort();
     return 0;
 }

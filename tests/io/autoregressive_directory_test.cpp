@@ -11,6 +11,7 @@
 #include "calm/io/model_directory.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
+#include "support/small.hpp"
 #include "support/stored.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/torch_file.hpp"
@@ -473,31 +474,24 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
 }
 
 BOOST_AUTO_TEST_CASE(other_kinds_of_models_are_told_apart) {
-    constexpr configuration<> whole{
-        .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
-        .hidden_size = 8,
-        .intermediate_size = 10,
-        .num_hidden_layers = 1,
-        .num_attention_heads = 2,
-        .num_key_value_heads = 1,
-        .head = {.num_mlp_layers = 1, .noise_size = 5}};
     temporary_folder const folder;
     auto const path = written<tiny>(folder, "model");
     auto const from = read_model_description(path);
-    owned_model<calm_model<whole>> own(7, model_mode::inference);
+    owned_model<calm_model<smallest>> own(7, model_mode::inference);
     initialise(context<>(3, 1), own.model);
     std::string const kind = "kind: expected ";
     auto said = sentence_of<error>([&] { load_calm(from, own.model); });
     BOOST_TEST(has(said, kind + "'a CALM', found 'an autoregressive model'"), said);
     said = sentence_of<error>([&] { load_autoencoder(from, own.model.ae_model); });
     BOOST_TEST(has(said, kind + "'an autoencoder', found 'an autoregressive model'"), said);
-    BOOST_TEST(!matches(whole, from));
-    BOOST_TEST(!matches(whole.autoencoder, from));
+    BOOST_TEST(!matches(smallest, from));
+    BOOST_TEST(!matches(smallest.autoencoder, from));
 
-    save_calm(folder.path("calm"), own.model, describe_calm<whole>(7, {}, {}, ours()));
+    save_calm(folder.path("calm"), own.model, describe_calm<smallest>(7, {}, {}, ours()));
     said = refusal<tiny>(folder.path("calm"));
     BOOST_TEST(has(said, kind + "'an autoregressive model', found 'a CALM'"), said);
-    save_autoencoder(folder.path("coder"), own.model.ae_model, describe_autoencoder<whole.autoencoder>(7, {}, ours()));
+    save_autoencoder(folder.path("coder"), own.model.ae_model,
+                     describe_autoencoder<smallest.autoencoder>(7, {}, ours()));
     said = refusal<tiny>(folder.path("coder"));
     BOOST_TEST(has(said, kind + "'an autoregressive model', found 'an autoencoder'"), said);
 }

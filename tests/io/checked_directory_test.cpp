@@ -10,6 +10,7 @@
 #include "calm/io/model_directory.hpp"
 #include "support/heads.hpp"
 #include "support/sentences.hpp"
+#include "support/small.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace calm;
@@ -17,27 +18,19 @@ using namespace calm::test;
 
 namespace {
 
-constexpr configuration<> tiny_sizes{
-    .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
-    .hidden_size = 8,
-    .intermediate_size = 10,
-    .num_hidden_layers = 1,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .head = {.num_mlp_layers = 1, .noise_size = 5}};
-constexpr autoregressive_configuration tokenwise{.llama = llama_sizes_of(tiny_sizes)};
+constexpr autoregressive_configuration tokenwise{.llama = llama_sizes_of(smallest)};
 
 template <class Head> struct calm_with {
     static void write(std::string const& path) {
-        constexpr auto C = with_head(tiny_sizes, Head{});
+        constexpr auto C = with_head(smallest, Head{});
         owned_model<calm_model<C>> own(7, model_mode::inference);
         save_calm(path, own.model, describe_calm<C>(7, {}, {}, {}));
     }
 };
 struct autoencoder_alone {
     static void write(std::string const& path) {
-        owned_model<autoencoder<tiny_sizes.autoencoder>> own(7, model_mode::inference);
-        save_autoencoder(path, own.model, describe_autoencoder<tiny_sizes.autoencoder>(7, {}, {}));
+        owned_model<autoencoder<smallest.autoencoder>> own(7, model_mode::inference);
+        save_autoencoder(path, own.model, describe_autoencoder<smallest.autoencoder>(7, {}, {}));
     }
 };
 struct autoregressive {
@@ -104,7 +97,7 @@ BOOST_AUTO_TEST_CASE(a_published_calm_is_checked_as_far_as_its_shapes_agree) {
     auto description = read_config_json(path + "/config.json");
     description.calm.reset();
     write_config_json(path + "/config.json", description);
-    auto const different = differences(with_head(tiny_sizes, energy{}), read_model_description(path));
+    auto const different = differences(with_head(smallest, energy{}), read_model_description(path));
     BOOST_TEST(different == std::vector<std::string>(), boost::test_tools::per_element());
     std::filesystem::copy(path + "/model.safetensors", folder.path("kept"));
     auto const kept = safetensors_file::open(folder.path("kept"));
@@ -129,7 +122,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_no_model_has_are_refused_before_tensors_are_comp
 BOOST_AUTO_TEST_CASE(tensors_of_a_head_that_lists_none_are_left_to_its_network) {
     auto unlisted = head_traits_of<energy>();
     unlisted.tensors = nullptr;
-    auto any = with_any_head(tiny_sizes);
+    auto any = with_any_head(smallest);
     any.head.facts = &unlisted;
     tensor_shapes expected;
     add_tensors(expected, any);

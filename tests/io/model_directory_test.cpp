@@ -10,6 +10,7 @@
 
 #include "support/models.hpp"
 #include "support/sentences.hpp"
+#include "support/small.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/typed.hpp"
 
@@ -68,16 +69,6 @@ void check_computes(calm_model<C> const& model, fixture const& f, std::string co
     BOOST_TEST(close(span_of(s.y), f.floats("out/" + prefix + "hidden"), kind::output));
 }
 
-// A model small enough to be saved often.
-inline constexpr configuration<> tiny{
-    .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
-    .hidden_size = 8,
-    .intermediate_size = 10,
-    .num_hidden_layers = 1,
-    .num_attention_heads = 2,
-    .num_key_value_heads = 1,
-    .head = {.num_mlp_layers = 1, .noise_size = 5}};
-
 calm_description ours() {
     calm_description d;
     d.configuration = "tiny";
@@ -86,7 +77,7 @@ calm_description ours() {
     return d;
 }
 model_description describe_tiny() {
-    return describe_calm<tiny>(7, {6, 50, 1.5}, {0.1, 0.25, 2e-3}, ours());
+    return describe_calm<smallest>(7, {6, 50, 1.5}, {0.1, 0.25, 2e-3}, ours());
 }
 
 }  // namespace
@@ -97,7 +88,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_autoencoder_is_read_and_written_bit_fo
     BOOST_TEST((from.sizes.autoencoder == C.autoencoder));
     BOOST_TEST(matches(C.autoencoder, from));
     BOOST_TEST(!matches(C, from));
-    BOOST_TEST(!matches(tiny.autoencoder, from));
+    BOOST_TEST(!matches(smallest.autoencoder, from));
     memory m;
     autoencoder<C.autoencoder> model(from.vocabulary());
     allocate(model, m.values, static_cast<arena<>*>(nullptr));
@@ -214,7 +205,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
@@ -226,7 +217,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
 
     auto const from = read_model_description(path);
-    BOOST_TEST((from.sizes == with_any_head(tiny)));
+    BOOST_TEST((from.sizes == with_any_head(smallest)));
     BOOST_TEST(from.vocabulary() == 7);
     BOOST_TEST(from.description.calm->configuration == "tiny");
     BOOST_TEST(from.description.calm->data->holdout == "6:5");
@@ -245,7 +236,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
     BOOST_TEST(file.find("ae_model.decoder.lm_head_weight") == nullptr);
     for (auto const& tensor : file.tensors()) BOOST_TEST(!tensor.name.starts_with("generative_head."));
 
-    owned_model<calm_model<tiny>> other(7, model_mode::inference);
+    owned_model<calm_model<smallest>> other(7, model_mode::inference);
     load_calm(from, other.model);
     save_calm(folder.path("copy"), other.model, from.description);
     check_same_weights(path + "/model.safetensors", folder.path("copy/model.safetensors"));
@@ -253,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
 }
 
 BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "old"}, {"counts", "kept"}});
@@ -271,7 +262,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(folder.content("model/metrics.jsonl") == "first\nsecond\n");
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
     BOOST_TEST(!std::filesystem::exists(folder.path("model.previous")));
-    owned_model<calm_model<tiny>> other(7, model_mode::inference);
+    owned_model<calm_model<smallest>> other(7, model_mode::inference);
     load_calm(read_model_description(path), other.model);
     BOOST_TEST(other.model.transformer.llama.child<"norm">().weight.value[0] == 42);
 
@@ -287,7 +278,7 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     d.llama.hidden_size = 9;
@@ -298,7 +289,7 @@ BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
 
 BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_named) {
     memory m;
-    autoencoder<tiny.autoencoder> model(7);
+    autoencoder<smallest.autoencoder> model(7);
     allocate(model, m.values, static_cast<arena<>*>(nullptr));
     temporary_folder const folder;
     auto const path = folder.path("w");
@@ -341,7 +332,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_unknown_or_of_another_shape_are_na
 }
 
 BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
     save_calm(path, w.model, describe_tiny());
@@ -361,20 +352,20 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
     temporary_folder const folder;
     save_autoencoder(folder.path("autoencoder"), w.model.ae_model,
-                     describe_autoencoder<tiny.autoencoder>(7, {}, ours()));
+                     describe_autoencoder<smallest.autoencoder>(7, {}, ours()));
     auto d = describe_tiny();
     d.ae_path = "../autoencoder";
     save_calm(folder.path("model"), w.model, d);
     save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));
     auto const from = read_model_description(folder.path("model"));
-    BOOST_TEST((from.sizes == with_any_head(tiny)));
-    owned_model<calm_model<tiny>> other(7, model_mode::inference);
+    BOOST_TEST((from.sizes == with_any_head(smallest)));
+    owned_model<calm_model<smallest>> other(7, model_mode::inference);
     load_calm(from, other.model);
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
@@ -403,7 +394,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
 }
 
 BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
@@ -420,7 +411,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
     save_calm(folder.path("model"), w.model, d);
@@ -442,7 +433,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
 namespace {
 
 constexpr configuration<> reading(input_kind input) {
-    auto c = tiny;
+    auto c = smallest;
     c.input = input;
     return c;
 }
@@ -482,7 +473,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
 
 // While the files of a model are replaced one by one, readers use the complete new model.
 BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
-    owned_model<calm_model<tiny>> w(7, model_mode::inference);
+    owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     save_calm(folder.path("model"), w.model, describe_tiny());
     save_calm(folder.path("model/new"), w.model, describe_tiny());
@@ -506,7 +497,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
 
 BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
     temporary_folder const folder;
-    owned_model<calm_model<tiny>> own(7);
+    owned_model<calm_model<smallest>> own(7);
     initialise(context<>(1, 1), own.model);
     auto const path = folder.path("model");
     save_calm(path, own.model, describe_tiny());
@@ -529,7 +520,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
             for (auto const& p : detail::whole_parameters(own.model))
                 tensors.push_back(to_store(p.name, p.shape, std::span<float const>(p.value.begin(), p.value.end())));
             write_safetensors(broken + "/model.safetensors", tensors, {{"format", "pt"}}, type);
-            owned_model<calm_model<tiny>> other(7);
+            owned_model<calm_model<smallest>> other(7);
             auto const stored = read_model_description(broken);
             BOOST_CHECK_EXCEPTION(
                 load_calm(stored, other.model), error,

@@ -21,6 +21,7 @@
 #include "support/sentences.hpp"
 
 using namespace calm;
+using calm::test::distributed_sentence;
 using calm::test::has;
 
 namespace {
@@ -47,15 +48,6 @@ std::string only(std::set<std::string> const& all) {
     BOOST_TEST(all.size() == 1U);
     return all.empty() ? "nothing" : *all.begin();
 }
-std::string refusal(std::function<void()> const& f) {
-    try {
-        f();
-    } catch (error const& why) {
-        BOOST_TEST((why.code() == errc::distributed));
-        return why.what();
-    }
-    return "nothing";
-}
 
 }  // namespace
 
@@ -78,24 +70,31 @@ BOOST_AUTO_TEST_CASE(nothing_of_a_message_is_believed) {
     to.add(std::uint64_t{1} << 62);
     auto const& bytes = to.bytes();
     auto const read = [&] { return message_reader(bytes, "the texts of rank 1"); };
-    BOOST_TEST(has(refusal([&] { read().number<std::int64_t>("a number", 0, 7); }),
+    BOOST_TEST(has(distributed_sentence([&] { read().number<std::int64_t>("a number", 0, 7); }),
                    "the texts of rank 1: expected a number from 0 to 7, found 4611686018427387904; do all ranks"));
-    BOOST_TEST(has(refusal([&] { read().text("bytes of a text"); }), "expected bytes of a text from 0 to 0, found"));
-    BOOST_TEST(has(refusal([&] { read().values<std::int32_t>("ids", 3); }),
+    BOOST_TEST(has(distributed_sentence([&] { read().text("bytes of a text"); }),
+                   "expected bytes of a text from 0 to 0, found"));
+    BOOST_TEST(has(distributed_sentence([&] { read().values<std::int32_t>("ids", 3); }),
                    "expected 3 of ids, found a message that ends after 8 bytes"));
     // Products of counts do not overflow.
-    BOOST_TEST(has(refusal([&] { read().values<std::int64_t>("ids", (std::size_t{1} << 61) + 1); }), "of ids, found"));
-    BOOST_TEST(has(refusal([&] { read().numbers<std::int32_t>("ids", 2, 0, 9); }), "expected ids from 0 to 9, found"));
-    BOOST_TEST(has(refusal([&] { read().require_end(); }), "expected no more bytes, found 8"));
-    BOOST_TEST(has(refusal([&] { static_cast<void>(detail::settings_in(read())); }), "the texts of rank 1: expected"));
+    BOOST_TEST(has(distributed_sentence([&] { read().values<std::int64_t>("ids", (std::size_t{1} << 61) + 1); }),
+                   "of ids, found"));
+    BOOST_TEST(has(distributed_sentence([&] { read().numbers<std::int32_t>("ids", 2, 0, 9); }),
+                   "expected ids from 0 to 9, found"));
+    BOOST_TEST(has(distributed_sentence([&] { read().require_end(); }), "expected no more bytes, found 8"));
+    BOOST_TEST(has(distributed_sentence([&] { static_cast<void>(detail::settings_in(read())); }),
+                   "the texts of rank 1: expected"));
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
     constexpr auto huge = std::numeric_limits<std::uint64_t>::max();
     for (auto const& sizes : {std::vector<std::uint64_t>{huge - 63, 64}, {64, huge - 63}, {101}, {0, huge}})
-        BOOST_TEST(
-            has(refusal([&] { messages(sizes, 100); }), "expected a message of at most 100 bytes, found one of"));
-    BOOST_TEST(has(refusal([&] { messages(std::vector<std::uint64_t>{60, 50}, 100, 100); }), "rank 1: expected"));
+        BOOST_TEST(has(distributed_sentence([&] { messages(sizes, 100); }),
+                       "expected a message of at most 100 bytes, found one of"));
+    BOOST_TEST(has(distributed_sentence([&] {
+                       messages(std::vector<std::uint64_t>{60, 50}, 100, 100);
+                   }),
+                   "rank 1: expected"));
     messages const all(std::vector<std::uint64_t>{60, 0, 40}, 100, 100);
     BOOST_TEST(all.ranks() == 3);
     BOOST_TEST(all.of(2).size() == 40U);

@@ -204,6 +204,44 @@ BOOST_AUTO_TEST_CASE(the_failure_of_one_ends_all_by_its_name) {
     }
 }
 
+// One rank fails, or is silent, between the start and the end of an exchange; the other already waits for the end.
+BOOST_AUTO_TEST_CASE(an_exchange_that_one_rank_never_finishes_ends) {
+    std::array<int, 2> const sent{5, 6};
+    std::array<std::array<int, 2>, 2> places{};
+    auto const start = [&](process_group& ranks) {
+        auto const r = static_cast<std::size_t>(ranks.rank());
+        std::vector<process_group::sent> const to(2, std::as_bytes(std::span(&sent[r], 1)));
+        std::vector<process_group::received> const from{std::as_writable_bytes(std::span(&places[r][0], 1)),
+                                                        std::as_writable_bytes(std::span(&places[r][1], 1))};
+        ranks.start_exchange(to, from);
+    };
+    auto const failed = what_comes_of(2, [&](process_group& ranks) {
+        start(ranks);
+        if (ranks.rank() == 0) return ranks.wait_exchange();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        throw error(errc::data, "no more text");
+    });
+    BOOST_TEST(failed == "4 no more text");
+    std::atomic<bool> given_up = false;
+    auto const silent = what_comes_of(2, [&](process_group& ranks) {
+        ranks.timeout_active = true;
+        ranks.timeout = 0.1;
+        start(ranks);
+        if (ranks.rank() == 1) {
+            while (!given_up) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            return;
+        }
+        try {
+            ranks.wait_exchange();
+        } catch (error const&) {
+            given_up = true;
+            throw;
+        }
+    });
+    BOOST_TEST(has(silent, "9 rank 1 gave no answer for 0.1 s: expected one from each of 2 ranks"), silent);
+    BOOST_TEST(has(silent, "run the same command again, with any number of ranks"), silent);
+}
+
 BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named_and_not_waited_for) {
     using clock = std::chrono::steady_clock;
     std::array<std::atomic<double>, 3> waited = {-1, -1, -1};
@@ -226,6 +264,7 @@ BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named_and_not_waited_for) {
         }
     });
     BOOST_TEST(has(came, "9 rank 1 gave no answer for 1 s after step 7: expected one from each of 3 ranks"), came);
+    BOOST_TEST(has(came, "the same command resumes from the last checkpoint, with any number of ranks"), came);
     double const longest = std::max(waited[0].load(), waited[2].load());
     BOOST_TEST(longest >= 1);  // on one of them; the other may hear of the failure earlier
 }

@@ -17,11 +17,13 @@ struct ran {
 };
 
 // Runs a shell line in a folder with the programs first in PATH; the output goes through out.txt and err.txt there.
-// Training uses AdamW unless the line says otherwise, because Muon's products dominate the time of a small step.
+// Unless the line says otherwise, training uses AdamW, because Muon's products dominate the time of a small step, and
+// scores few positions, because 5000 take longer than the steps.
 inline ran run_in(temporary_folder const& folder, std::string const& line) {
     auto const whole = "cd '" + folder.path("") +
-                       "' && PATH='" CALM_PROGRAMS_DIR "':$PATH CALM_MUON=0; export CALM_MUON; { " + line +
-                       "; } >out.txt 2>err.txt";
+                       "' && PATH='" CALM_PROGRAMS_DIR
+                       "':$PATH CALM_MUON=0 CALM_HELDOUT_POSITIONS=200; export CALM_MUON CALM_HELDOUT_POSITIONS; { " +
+                       line + "; } >out.txt 2>err.txt";
     int const status = std::system(whole.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), folder.content("out.txt"),
             folder.content("err.txt")};

@@ -20,15 +20,21 @@ template <class Error, class Call> std::string sentence_of(Call&& call) {
     return {};
 }
 
-// The message of an error, which must have code errc::usage.
-template <class Call> std::string usage_sentence(Call&& call) {
+// The message of an error, which must have this code.
+template <class Call> std::string sentence_of(errc code, Call&& call) {
     try {
         call();
     } catch (error const& thrown) {
-        BOOST_TEST((thrown.code() == errc::usage));
+        BOOST_TEST((thrown.code() == code));
         return thrown.what();
     }
     return {};
+}
+template <class Call> std::string usage_sentence(Call&& call) {
+    return sentence_of(errc::usage, call);
+}
+template <class Call> std::string distributed_sentence(Call&& call) {
+    return sentence_of(errc::distributed, call);
 }
 
 inline bool has(std::string_view text, std::string_view part) {

@@ -18,6 +18,16 @@ inline constexpr configuration<> small{
     .num_key_value_heads = 1,
     .head = {.num_mlp_layers = 1, .noise_size = 8}};
 
+// K 2, the fewest weights, for models that are saved often.
+inline constexpr configuration<> smallest{
+    .autoencoder = {.vocab_size = 7, .patch_size = 2, .hidden_size = 4, .intermediate_size = 6, .latent_size = 3},
+    .hidden_size = 8,
+    .intermediate_size = 10,
+    .num_hidden_layers = 1,
+    .num_attention_heads = 2,
+    .num_key_value_heads = 1,
+    .head = {.num_mlp_layers = 1, .noise_size = 5}};
+
 // K 2, for gradients in double and on every device.
 inline constexpr configuration<> uneven{
     .autoencoder = {.patch_size = 2, .hidden_size = 8, .intermediate_size = 12, .latent_size = 4},

@@ -118,7 +118,8 @@ private:
                     sentence("rank ", ranks_.rank(), " expected NCCL to ", tried, ranks_.after_step(),
                              ", found: ", found,
                              "; set NCCL_DEBUG=INFO in the environment for details, or use --device cuda:N, which "
-                             "exchanges through host memory. The same command resumes from the last checkpoint"));
+                             "exchanges through host memory; ",
+                             ranks_.advice()));
     }
     void abort() noexcept {
         if (std::exchange(is_open_, false)) library_.abort();

@@ -275,6 +275,11 @@ public:
     [[nodiscard]] std::string after_step() const {
         return steps_done < 0 ? std::string() : " after step " + std::to_string(steps_done);
     }
+    // What the user can do after a failure, for error messages.
+    [[nodiscard]] std::string advice() const {
+        return steps_done < 0 ? "run the same command again, with any number of ranks"
+                              : "the same command resumes from the last checkpoint, with any number of ranks";
+    }
 
 protected:
     // Throws errc::usage for an invalid rank or number of ranks.
@@ -328,8 +333,7 @@ protected:
         throw error(errc::distributed,
                     detail::ranks_text(missing) + " gave no answer for " + six_digits(timeout) + " s" + after_step() +
                         ": expected one from each of " + std::to_string(ranks_) +
-                        " ranks. If it was only slow, or wrote a checkpoint, give a larger --timeout; the same command "
-                        "resumes from the last checkpoint, with any number of ranks");
+                        " ranks. If it was only slow, or wrote a checkpoint, give a larger --timeout; " + advice());
     }
     // Throws the error of another rank, from the number of its code and the lines of its message. An invalid code
     // becomes errc::distributed, so that a failure never looks like success.

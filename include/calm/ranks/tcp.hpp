@@ -196,9 +196,8 @@ private:
     [[noreturn]] void fail_gone(int r) {
         give_up({r});
         throw error(errc::distributed, "rank " + std::to_string(r) + " has ended" + after_step() +
-                                           ": expected an answer from each of " + std::to_string(ranks()) +
-                                           " ranks; the same command resumes from the last checkpoint, with any "
-                                           "number of ranks");
+                                           ": expected an answer from each of " + std::to_string(ranks()) + " ranks; " +
+                                           advice());
     }
     void wait_for_bytes(std::chrono::milliseconds most) const {
         std::vector<pollfd> all;

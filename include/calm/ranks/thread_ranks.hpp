@@ -70,23 +70,19 @@ public:
         std::unique_lock lock(mutex_);
         auto& self = of(rank);
         auto const number = self.done + 1;
-        auto const is_over = [&] { return failed_ || all_came(number); };
-        if (patience == std::numeric_limits<double>::infinity())
-            changed_.wait(lock, is_over);
-        else
-            changed_.wait_for(lock, std::chrono::duration<double>(patience), is_over);
-        outcome result{missing(number), failed_, std::nullopt};
-        if (!failed_ && !result.missing.empty())  // ranks that come later must not wait
-            failed_ = failure{rank, error(errc::distributed, ranks_text(result.missing) + " gave no answer")};
-        if (!result.missing.empty() || result.failed) return result;
-        // All came: no rank can fail now, and offered bytes stay until all have copied them.
+        wait(lock, patience, [&] { return failed_ || all_came(number); });
+        if (failed_ || !all_came(number)) return give_up(rank, missing(number, &member::came));
         take(rank, lock);
-        changed_.wait(lock, [&] { return all_took(number); });
-        result.unequal = std::exchange(self.unequal, std::nullopt);
+        wait(lock, patience, [&] { return failed_ || all_took(number); });
+        if (!all_took(number)) {
+            auto const given_up = give_up(rank, missing(number, &member::took));
+            changed_.wait(lock, [&] { return copying_ == 0; });  // the caller may free its bytes after the error
+            return given_up;
+        }
         self.offered.pop_front();
         self.places.pop_front();
         ++self.done;
-        return result;
+        return {{}, std::nullopt, std::exchange(self.unequal, std::nullopt)};
     }
     void fail(int rank, error const& why) {
         std::scoped_lock const lock(mutex_);
@@ -127,6 +123,7 @@ private:
         auto const& places = self.places.front();
         std::vector<sent> offers;
         for (auto const& m : members_) offers.push_back(m.offered[self.done - m.done][static_cast<std::size_t>(rank)]);
+        ++copying_;
         lock.unlock();
         for (std::size_t r = 0; r < places.size(); ++r) {
             if (std::cmp_equal(r, rank)) continue;
@@ -136,19 +133,37 @@ private:
                 std::memcpy(places[r].data(), offers[r].data(), offers[r].size());
         }
         lock.lock();
+        --copying_;
         ++self.took;
         changed_.notify_all();
     }
-    [[nodiscard]] std::vector<int> missing(std::uint64_t number) const {
+    [[nodiscard]] std::vector<int> missing(std::uint64_t number, std::uint64_t member::*count) const {
         std::vector<int> all;
         for (std::size_t r = 0; r < members_.size(); ++r)
-            if (members_[r].came < number) all.push_back(static_cast<int>(r));
+            if (members_[r].*count < number) all.push_back(static_cast<int>(r));
         return all;
+    }
+    // Waits for a condition, at most `patience` seconds.
+    void wait(std::unique_lock<std::mutex>& lock, double patience, auto const& is_over) {
+        if (patience == std::numeric_limits<double>::infinity())
+            changed_.wait(lock, is_over);
+        else
+            changed_.wait_for(lock, std::chrono::duration<double>(patience), is_over);
+    }
+    // The outcome for a rank that waited for these ranks in vain, or learned of a failure.
+    outcome give_up(int rank, std::vector<int> const& lost) {
+        outcome const result{lost, failed_, std::nullopt};
+        if (!failed_) {  // ranks that come later must not wait
+            failed_ = failure{rank, error(errc::distributed, ranks_text(lost) + " gave no answer")};
+            changed_.notify_all();
+        }
+        return result;
     }
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<member> members_;
+    int copying_ = 0;  // ranks that copy other ranks' bytes now
     std::optional<failure> failed_;
 };
 
