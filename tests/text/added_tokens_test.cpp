@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(the_leftmost_longest_token_matches) {
     tokens.add("a><b", 3);
     tokens.add("<|end|>", -1);
     tokens.add("end", 4);
-    for (std::size_t const part : {1, 2, 3, 100}) {
+    for (std::size_t const part : {1u, 2u, 3u, 100u}) {
         BOOST_TEST(found(tokens, "x<a>y<ab<", part) == "x[1]y[2]b<");
         BOOST_TEST(found(tokens, "<a><b", part) == "[1]<b");
         BOOST_TEST(found(tokens, "a><b", part) == "[3]");

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(characters_compose_across_parts) {
             calm::test::has(calm::test::sentence_of<calm::error>([] { (void)normalized("a", 1); }), "libicu-dev"));
         return;
     }
-    for (std::size_t const part : {1, 2, 3, 100}) {
+    for (std::size_t const part : {1u, 2u, 3u, 100u}) {
         BOOST_TEST(normalized("plain text", part) == "plain text");
         BOOST_TEST(normalized("e\u0301te\u0301", part) == "\u00e9t\u00e9");
         BOOST_TEST(normalized("a\u0323\u0302", part) == "\u1ead");             // two marks

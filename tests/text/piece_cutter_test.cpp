@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(each_pattern_cuts_the_pieces_of_the_one_before) {
     auto const digits = compiled({calm::digit_pattern, calm::gpt2_pattern});
     auto const numbers = compiled({calm::number_pattern, calm::gpt2_pattern});
     auto const three = compiled({"a+", "[ab]{2}", "b"});
-    for (std::size_t const part : {1, 2, 3, 100}) {
+    for (std::size_t const part : {1u, 2u, 3u, 100u}) {
         BOOST_TEST(cut(digits, "go 123 times", part) == (strings{"go", " ", "1", "2", "3", " times"}));
         BOOST_TEST(cut(numbers, "go 123 times", part) == (strings{"go", " ", "123", " times"}));
         BOOST_TEST(cut(digits, "é\xff٣\xc3", part) == (strings{"é", "\xff", "٣", "\xc3"}));

@@ -174,6 +174,16 @@ BOOST_AUTO_TEST_CASE(lines_that_are_no_vocabulary) {
     });
 }
 
+// As GPT-2's and cl100k's files, whose first token is "!".
+BOOST_AUTO_TEST_CASE(lines_of_an_unknown_pattern) {
+    auto lines = byte_lines();
+    std::swap(lines[0], lines[33]);
+    lines[0] = "IQ== 0";
+    lines[33] = "AA== 33";
+    auto const said = sentence_of<calm::error>([&] { (void)calm::parse_tokenizer(text_of(lines), "t"); });
+    BOOST_TEST(has(said, "whose pattern of pieces the format does not tell: use the model's tokenizer.json"), said);
+}
+
 BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
     BOOST_TEST(calm::parse_tokenizer(good().text(), "").vocabulary_size() == 261);
     auto const text = good().text();

@@ -106,7 +106,8 @@ BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
     BOOST_TEST(has(refusal, "expected fewer than 1048576 tokens, found 1048576 with those added"), refusal);
     // One fewer passes this check and fails the next: byte tokens are missing.
     json.vocab = vocab.substr(0, vocab.rfind(',')) + "}";
-    BOOST_TEST(has(said(json.text()), "expected a token for each printable character of ASCII"));
+    auto const missing = said(json.text());
+    BOOST_TEST(has(missing, "expected a token for each printable character of ASCII"), missing);
 }
 
 BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
@@ -262,6 +263,20 @@ BOOST_AUTO_TEST_CASE(added_tokens_that_are_not_special_match_in_text) {
     BOOST_TEST(words.encode("<|end").size() == 1);
     BOOST_TEST(words.encode("<|end_of_text|>").size() == 15);  // the name of a special token is text
     BOOST_TEST(words.fingerprint() != parsed(small_file()).fingerprint());
+}
+
+BOOST_AUTO_TEST_CASE(added_tokens_that_nfc_could_change_are_refused) {
+    if (!calm::detail::has_nfc) return;
+    auto file = small_file();
+    file.normalizer = R"({"type":"NFC"})";
+    auto const with = [&](std::string const& name) {
+        file.added_tokens = "[" + json_added(260, "<|endoftext|>") + R"(,{"id":261,"content":")" + name +
+                            R"(","normalized":true,"special":false}])";
+        return parsed(file);
+    };
+    BOOST_TEST(with("    ").encode("a     b").size() == 4);
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)with("<think>"); }),
+                   "added_tokens[1].normalized: expected false for a token that is not special"));
 }
 
 BOOST_AUTO_TEST_CASE(published_models_follow_the_rules_of_their_files) {

@@ -43,12 +43,21 @@ inline constexpr std::string_view three_digits_pattern = R"(\p{N}{1,3})";
 
 // Published patterns. They backtrack over single characters only, so they take linear time, however long a run of
 // spaces is.
-inline constexpr std::array<std::string_view, 7> linear_patterns{
+inline constexpr std::array<std::string_view, 9> linear_patterns{
     piece_pattern, gpt2_pattern, qwen2_pattern, digit_pattern, number_pattern, three_digits_pattern,
     // o200k
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // DeepSeek's second and third, the latter with line ends as such
+    "[一-龥぀-ゟ゠-ヿ]+",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^)"
+    "\r\n"
+    R"(\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[)"
+    "\r\n"
+    R"(]*|\s*[)"
+    "\r\n"
+    R"(]+|\s+(?!\S)|\s+)"};
 
 // PCRE2's version of Unicode, e.g. "14.0.0", which decides what \p{L} and \p{N} match. Throws errc::tokenizer if PCRE2
 // does not report it.

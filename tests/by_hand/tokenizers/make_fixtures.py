@@ -58,6 +58,13 @@ FAMILIES = {
                token("</tool_call>", special=False), token("<think>", special=False), token("<think", special=False)],
         first=None,
     ),
+    "neox": dict(
+        normal=normalizers.NFC(),
+        cut=byte_level(True),
+        added=[token("<|endoftext|>"), token("<|padding|>"),
+               *(token(" " * n, special=False, normalized=True) for n in range(24, 1, -1))],
+        first=None,
+    ),
     "deepseek": dict(
         normal=normalizers.Sequence([]),
         cut=pre_tokenizers.Sequence([split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(DEEPSEEK),
