@@ -26,43 +26,44 @@ public:
         auto recipe = recipe_for(defaults_.autoregressive, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const words = tokenizer_named(o.tokenizer);
+        auto const tokenizer = tokenizer_named(o.tokenizer);
         auto const data_seed = data_seed_of(o.data);
-        auto const mode = packing_for(packed_for::language_model, o.data, words);
+        auto const mode = packing_for(packed_for::language_model, o.data, tokenizer);
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, 1, o.seed};
-        auto const unseen = heldout_blocks(o.data, words, {mode, 1, data_seed}, block, final_tokens(o, 1));
-        auto const sample_prompt = prompt_of_samples(o, words, 1, block);
+        auto const unseen = heldout_blocks(o.data, tokenizer, {mode, 1, data_seed}, block, final_tokens(o, 1));
+        auto const sample_prompt = prompt_of_samples(o, tokenizer, 1, block);
         if (o.dry_run)
-            return print_plan(
-                plan(recipe, o, words, size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()), o);
-        auto const text = run.text(words, data_seed);
+            return print_plan(plan(recipe, o, tokenizer,
+                                   size_of_training_text(o.data, tokenizer, data_seed, rule, block), unseen.size()),
+                              o);
+        auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, 1, block, o.seed, mode);
-        auto const counts = bigrams_of(text, words, rule);
-        auto const ours = description_of(name_, o, data_seed, block, mode, words);
-        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // read before training
-        auto const levels = levels_of(o, ours, words.vocabulary_size());
-        auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
-        auto const fits = [&] { require_fit(C, words, start); };
+        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto const ours = description_of(name_, o, data_seed, block, mode, tokenizer);
+        auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
+        auto const levels = levels_of(o, ours, tokenizer.vocabulary_size());
+        auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+        auto const fits = [&] { require_fit(C, tokenizer, start); };
         if (!run.begin(settings_of("ar", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(),
                        fits))
             return 0;
         auto ctx = context_of<Backend>(o);
         auto const devices = devices_of(ctx, o.device);
-        owned_model<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(tokenizer.vocabulary_size());
         begin(ctx, start, own.model);
-        run.go_on(blocks);
+        run.seek(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
+        describe(run.report(), count_parameters(own.model), text, tokenizer, place_of<Space>(o));
         log_patch_level(run.report(), recipe.level);
 
-        auto description = describe_autoregressive<C>(words.vocabulary_size(), ours);
+        auto description = describe_autoregressive<C>(tokenizer.vocabulary_size(), ours);
         description.max_position_embeddings = positions_of(block, start);
-        auto const bytes = bytes_of_tokens(words);
+        auto const bytes = bytes_of_tokens(tokenizer);
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,
                                                  std::span<token_id const>(spread_blocks(unseen, block, tokens)),
-                                                 words.specials(), &counts, {.block_tokens = block, .seed = o.seed},
+                                                 tokenizer.specials(), &counts, {.block_tokens = block, .seed = o.seed},
                                                  std::span(bytes), ranks()),
                             mode, o.data, data_seed);
         };
@@ -72,7 +73,7 @@ public:
                               save_autoregressive(ctx, to, own.model, description, files);
                               counts.save(to + "/" + std::string(bigram_file));
                           },
-                      .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
+                      .sample = [&] { return sample(ctx, own.model, tokenizer, sample_prompt); },
                       .measure = measure,
                       .remark = [&] { return remark_on_products(ctx); },
                       .train =
@@ -82,7 +83,7 @@ public:
     }
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         token_evaluation_settings const settings{.block_tokens = evaluation_block(o, stored.description, 1),
@@ -90,30 +91,30 @@ public:
                                                  .seed = o.seed,
                                                  .positions = o.positions,
                                                  .sampler = token_sampler_of(o.sampler, o.temperature)};
-        auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
-        auto const blocks = evaluation_blocks_of(o.data, words, {mode, 1, data_seed}, settings.block_tokens);
+        auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
+        auto const blocks = evaluation_blocks_of(o.data, tokenizer, {mode, 1, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
-        auto own = loaded(ctx, stored, words);
+        auto own = loaded(ctx, stored, tokenizer);
         auto const counts = counts_beside(stored);
-        auto const bytes = bytes_of_tokens(words);
-        auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, std::span(bytes), ranks());
+        auto const bytes = bytes_of_tokens(tokenizer);
+        auto const found = calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(),
+                                                counts ? &*counts : nullptr, settings, std::span(bytes), ranks());
         log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        auto const own = loaded(ctx, stored, words);
-        return write(ctx, o, stored, words, own.model, token_generation_settings_of(o));
+        auto const own = loaded(ctx, stored, tokenizer);
+        return write(ctx, o, stored, tokenizer, own.model, token_generation_settings_of(o));
     }
 
     double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        auto const own = loaded(ctx, stored, words);
-        return seconds_of_writing(ctx, own.model, words);
+        auto const own = loaded(ctx, stored, tokenizer);
+        return seconds_of_writing(ctx, own.model, tokenizer);
     }
 
     // Muon's FLOPs per update; they do not depend on the vocabulary.
@@ -131,20 +132,20 @@ private:
     }
 
     static owned_model<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
-                                          tokenizer const& words) {
-        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
+                                          tokenizer const& tokenizer) {
+        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_autoregressive(ctx, stored, own.model);
         return own;
     }
 
-    run_plan plan(autoregressive_recipe const& recipe, train_options const& o, tokenizer const& words,
+    run_plan plan(autoregressive_recipe const& recipe, train_options const& o, tokenizer const& tokenizer,
                   text_size const& text, std::size_t heldout) const {
         auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(words.vocabulary_size());
-        auto plan =
-            plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
+        owned_model<model_type> own(tokenizer.vocabulary_size());
+        auto plan = plan_of(recipe, count_parameters(own.model), tokenizer, text, heldout,
+                            recipe.sequences * recipe.block_tokens);
         plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;
-        plan.flops_per_token = flops::train_autoregressive(C.llama, words.vocabulary_size(), recipe.block_tokens);
+        plan.flops_per_token = flops::train_autoregressive(C.llama, tokenizer.vocabulary_size(), recipe.block_tokens);
         plan.level = recipe.level;
         calm::train_autoregressive(ctx, own.model, no_blocks(), recipe, only_the_plan(plan.memory, recipe));
         return plan;

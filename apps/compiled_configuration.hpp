@@ -26,43 +26,45 @@ public:
         auto recipe = recipe_for(defaults_.autoencoder, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const words = tokenizer_named(o.tokenizer);
-        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
+        auto const tokenizer = tokenizer_named(o.tokenizer);
+        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });
         auto const data_seed = data_seed_of(o.data);
-        auto const mode = packing_for(packed_for::autoencoder, o.data, words);
+        auto const mode = packing_for(packed_for::autoencoder, o.data, tokenizer);
         index_t const block = 64 * K;
-        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
+        auto const unseen =
+            heldout_blocks(o.data, tokenizer, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
         if (o.dry_run) {
-            auto const size = size_of_training_text(o.data, words, data_seed, {mode, size_of_patch, o.seed}, K);
-            owned_model<autoencoder_type> own(words.vocabulary_size());
-            auto plan = plan_of(recipe, count_parameters(own.model), words, size, unseen.size(), recipe.batch_tokens);
+            auto const size = size_of_training_text(o.data, tokenizer, data_seed, {mode, size_of_patch, o.seed}, K);
+            owned_model<autoencoder_type> own(tokenizer.vocabulary_size());
+            auto plan =
+                plan_of(recipe, count_parameters(own.model), tokenizer, size, unseen.size(), recipe.batch_tokens);
             plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_autoencoder() : 0;
-            plan.flops_per_token = flops::train_autoencoder(C.autoencoder, words.vocabulary_size(),
+            plan.flops_per_token = flops::train_autoencoder(C.autoencoder, tokenizer.vocabulary_size(),
                                                             recipe.batch_tokens / recipe.accumulation / K) /
                                    double(K);
-            plan.memory = memory_of(recipe, o, words);
+            plan.memory = memory_of(recipe, o, tokenizer);
             return print_plan(plan, o);
         }
-        auto const text = run.text(words, data_seed);
+        auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, K, K, o.seed, mode);
-        auto const ours = description_of(name_, o, data_seed, K, mode, words);
-        auto const files = beside(words, tokenizer_bytes(o.tokenizer));  // read before training
-        auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
-        auto const fits = [&] { require_fit(C.autoencoder, words, start); };
+        auto const ours = description_of(name_, o, data_seed, K, mode, tokenizer);
+        auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
+        auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+        auto const fits = [&] { require_fit(C.autoencoder, tokenizer, start); };
         if (!run.begin(settings_of("autoencoder", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe,
                        !unseen.empty(), fits))
             return 0;
         auto ctx = context_of<Backend>(o);
         auto const devices = devices_of(ctx, o.device);
-        auto own = make_autoencoder<C>(ctx, words.vocabulary_size());
+        auto own = make_autoencoder<C>(ctx, tokenizer.vocabulary_size());
         if (start) load_autoencoder(ctx, *start, own.model);
-        run.go_on(blocks);
+        run.seek(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
+        describe(run.report(), count_parameters(own.model), text, tokenizer, place_of<Space>(o));
 
-        auto description = describe_autoencoder<C.autoencoder>(words.vocabulary_size(), recipe.objective, ours);
+        auto description = describe_autoencoder<C.autoencoder>(tokenizer.vocabulary_size(), recipe.objective, ours);
         auto const measure = [&](std::size_t tokens) {
-            return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials().pad,
+            return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials().pad,
                                         o.seed, ranks());
         };
         auto calls = run.callbacks(
@@ -88,55 +90,57 @@ public:
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
         auto const stored = opened_model(o.autoencoder);
-        auto const words = tokenizer_of(stored);
-        require_match(C.autoencoder, words.vocabulary_size(), stored);
-        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, words); });
+        auto const tokenizer = tokenizer_of(stored);
+        require_match(C.autoencoder, tokenizer.vocabulary_size(), stored);
+        fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });
         log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
-        auto const mode = packing_for(packed_for::language_model, o.data, words, &stored);
+        auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
         index_t const block = recipe.block_tokens;
         packing_rule const rule{mode, size_of_patch, o.seed};
-        auto const unseen = heldout_blocks(o.data, words, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
-        auto const sample_prompt = prompt_of_samples(o, words, K, block);
+        auto const unseen =
+            heldout_blocks(o.data, tokenizer, {mode, size_of_patch, data_seed}, block, final_tokens(o, K));
+        auto const sample_prompt = prompt_of_samples(o, tokenizer, K, block);
         if (o.dry_run)
-            return print_plan(plan_of_calm(recipe, o, words,
-                                           size_of_training_text(o.data, words, data_seed, rule, block), unseen.size()),
+            return print_plan(plan_of_calm(recipe, o, tokenizer,
+                                           size_of_training_text(o.data, tokenizer, data_seed, rule, block),
+                                           unseen.size()),
                               o);
-        auto const text = run.text(words, data_seed);
+        auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
-        auto const counts = bigrams_of(text, words, rule);
-        auto ours = description_of(name_, o, data_seed, block, mode, words);
+        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
-        auto const files = beside(words, bytes_of_file(tokenizer_path(stored)));  // read before training
-        auto const levels = levels_of(o, ours, words.vocabulary_size());
-        auto const start = initial_model(run.from() ? run.from()->directory : "", o, words);
-        auto const fits = [&] { require_fit(C, words, start); };
+        auto const files = beside(tokenizer, bytes_of_file(tokenizer_path(stored)));  // read before training
+        auto const levels = levels_of(o, ours, tokenizer.vocabulary_size());
+        auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+        auto const fits = [&] { require_fit(C, tokenizer, start); };
         if (!run.begin(settings_of("calm", ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(),
                        fits))
             return 0;
         auto ctx = context_of<Backend>(o);
         auto const devices = devices_of(ctx, o.device);
-        owned_model<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(tokenizer.vocabulary_size());
         begin_with(own.model, ctx, start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
-        run.go_on(blocks);
+        run.seek(blocks);
         recipe.machine_peak = measure_peak(ctx);
-        describe(run.report(), count_parameters(own.model), text, words, place_of<Space>(o));
+        describe(run.report(), count_parameters(own.model), text, tokenizer, place_of<Space>(o));
         if (!run.from() && !unseen.empty())
             log_frozen(run.report(), ctx, own.model.ae_model, spread_blocks(unseen, block, interval_tokens(o, K)),
-                       words);
+                       tokenizer);
 
-        auto description = describe_calm<C>(words.vocabulary_size(), recipe.objective,
+        auto description = describe_calm<C>(tokenizer.vocabulary_size(), recipe.objective,
                                             autoencoder_objective_of(stored.description), ours);
         description.max_position_embeddings = positions_of(block / K, start);
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
-            return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens), words.specials(),
-                                                 &counts, settings, recipe.objective, ranks()),
+            return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens),
+                                                 tokenizer.specials(), &counts, settings, recipe.objective, ranks()),
                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, K,
                      {.write = [&](std::string const& to) { save(ctx, to, own.model, description, files, counts); },
-                      .sample = [&] { return sample(ctx, own.model, words, sample_prompt); },
+                      .sample = [&] { return sample(ctx, own.model, tokenizer, sample_prompt); },
                       .measure = measure,
                       .remark = [&] { return remark_on_products(ctx); },
                       .train =
@@ -147,7 +151,7 @@ public:
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const& d = stored.description;
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
@@ -156,23 +160,24 @@ public:
                                            .positions = o.positions,
                                            .sampler = sampler_of(o.sampler, o.temperature, o.pool)};
         auto const use = d.kind == model_kind::autoencoder ? packed_for::autoencoder : packed_for::language_model;
-        auto const mode = packing_for(use, o.data, words, &stored);
+        auto const mode = packing_for(use, o.data, tokenizer, &stored);
         auto const blocks =
-            evaluation_blocks_of(o.data, words, {mode, size_of_patch, data_seed}, settings.block_tokens);
+            evaluation_blocks_of(o.data, tokenizer, {mode, size_of_patch, data_seed}, settings.block_tokens);
         auto ctx = context_of<Backend>(o);
         if (d.kind == model_kind::autoencoder) {
-            owned_model<autoencoder_type> own(words.vocabulary_size(), model_mode::inference);
+            owned_model<autoencoder_type> own(tokenizer.vocabulary_size(), model_mode::inference);
             load_autoencoder(ctx, stored, own.model);
-            auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), settings, ranks());
+            auto const found = calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(), settings, ranks());
             log_products(ctx);
             return complete(found, mode, o.data, data_seed);
         }
-        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
+        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
         draw_as(own.model.generator, o.head);
         auto const counts = counts_beside(stored);
-        auto const found = calm::evaluate_model(ctx, own.model, blocks, words.specials(), counts ? &*counts : nullptr,
-                                                settings, static_cast<objective>(head_objective_of(d)), ranks());
+        auto const found =
+            calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(), counts ? &*counts : nullptr, settings,
+                                 static_cast<objective>(head_objective_of(d)), ranks());
         log_products(ctx);
         return complete(found, mode, o.data, data_seed);
     }
@@ -180,20 +185,20 @@ public:
     int generate(generate_options const& o, stored_model const& stored) const {
         require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
                 ": expected a CALM, found an autoencoder, which generates no text by itself");
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
+        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
         draw_as(own.model.generator, o.head);
-        return write(ctx, o, stored, words, own.model, generation_settings_of(o));
+        return write(ctx, o, stored, tokenizer, own.model, generation_settings_of(o));
     }
 
     double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const words = tokenizer_of(stored);
+        auto const tokenizer = tokenizer_of(stored);
         auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(words.vocabulary_size(), model_mode::inference);
+        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
-        return seconds_of_writing(ctx, own.model, words);
+        return seconds_of_writing(ctx, own.model, tokenizer);
     }
 
     // Muon's FLOPs per update; they do not depend on the vocabulary.
@@ -206,31 +211,32 @@ private:
     static constexpr auto size_of_patch = static_cast<std::size_t>(K);
 
     // Memory that a run needs.
-    static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& words) {
+    static memory_plan memory_of(autoencoder_recipe const& recipe, train_options const& o, tokenizer const& tokenizer) {
         auto ctx = context_of<Backend>(o);
-        owned_model<autoencoder_type> own(words.vocabulary_size());
+        owned_model<autoencoder_type> own(tokenizer.vocabulary_size());
         memory_plan plan;
         calm::train_autoencoder(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
         return plan;
     }
-    static memory_plan memory_of(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words) {
+    static memory_plan memory_of(calm_recipe<objective> const& recipe, train_options const& o,
+                                 tokenizer const& tokenizer) {
         auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(words.vocabulary_size());
+        owned_model<model_type> own(tokenizer.vocabulary_size());
         memory_plan plan;
         calm::train_calm(ctx, own.model, no_blocks(), recipe, only_the_plan(plan, recipe));
         return plan;
     }
 
-    run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& words,
+    run_plan plan_of_calm(calm_recipe<objective> const& recipe, train_options const& o, tokenizer const& tokenizer,
                           text_size const& text, std::size_t heldout) const {
-        owned_model<model_type> own(words.vocabulary_size());
-        auto plan =
-            plan_of(recipe, count_parameters(own.model), words, text, heldout, recipe.sequences * recipe.block_tokens);
+        owned_model<model_type> own(tokenizer.vocabulary_size());
+        auto plan = plan_of(recipe, count_parameters(own.model), tokenizer, text, heldout,
+                            recipe.sequences * recipe.block_tokens);
         plan.muon_flops = recipe.optimizer.muon > 0 ? muon_of_model() : 0;
         plan.flops_per_token =
-            flops::train_calm_per_token(C, words.vocabulary_size(), recipe.sequences / recipe.accumulation,
+            flops::train_calm_per_token(C, tokenizer.vocabulary_size(), recipe.sequences / recipe.accumulation,
                                         recipe.block_tokens, recipe.objective.samples);
-        plan.memory = memory_of(recipe, o, words);
+        plan.memory = memory_of(recipe, o, tokenizer);
         return plan;
     }
     static void save(context<Backend> const& ctx, std::string const& directory, model_type& model,
@@ -240,8 +246,8 @@ private:
     }
     // Reports how well the frozen autoencoder of a CALM reconstructs held-out text.
     static void log_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
-                           std::vector<token_id> const& tokens, tokenizer const& words) {
-        log_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, words.specials().pad, ctx.seed, ranks()));
+                           std::vector<token_id> const& tokens, tokenizer const& tokenizer) {
+        log_autoencoder(report, evaluate_autoencoder(ctx, frozen, tokens, tokenizer.specials().pad, ctx.seed, ranks()));
     }
     // Initialises the weights: loaded from `start` or drawn at random. A given autoencoder replaces the one in `start`.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,

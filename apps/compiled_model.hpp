@@ -149,8 +149,8 @@ protected:
         return [](std::span<token_id>) {};
     }
 
-    static model_files beside(tokenizer const& words, std::string const& tokenizer_bytes) {
-        return {{words.file_name(), tokenizer_bytes}};
+    static model_files beside(tokenizer const& tokenizer, std::string const& tokenizer_bytes) {
+        return {{tokenizer.file_name(), tokenizer_bytes}};
     }
 
     // On a device, the host waits once per ten steps.
@@ -180,19 +180,19 @@ protected:
     }
 
     // Reports model size and text. `device` is reported unless it is "cpu".
-    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& words,
+    void describe(run_report& report, index_t parameters, corpus const& text, tokenizer const& tokenizer,
                   std::string const& device) const {
         report.print_line(formatted("%s: %s parameters to train, vocabulary %d, %zu documents with %zu tokens",
-                                    name_.c_str(), grouped(parameters).c_str(), words.vocabulary_size(),
+                                    name_.c_str(), grouped(parameters).c_str(), tokenizer.vocabulary_size(),
                                     text.documents(), text.tokens()) +
                           (device == "cpu" ? "" : ", on " + device));
     }
 
-    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& words, text_size const& text,
-                     std::size_t heldout, index_t tokens_per_step) const {
+    run_plan plan_of(training_recipe const& recipe, index_t parameters, tokenizer const& tokenizer,
+                     text_size const& text, std::size_t heldout, index_t tokens_per_step) const {
         return {.configuration = name_,
                 .parameters = parameters,
-                .vocabulary = words.vocabulary_size(),
+                .vocabulary = tokenizer.vocabulary_size(),
                 .documents = text.documents,
                 .tokens = text.tokens,
                 .heldout_tokens = heldout,
@@ -205,9 +205,9 @@ protected:
     }
 
     // Throws if the initial model has another configuration.
-    static void require_fit(auto const& configuration, tokenizer const& words,
+    static void require_fit(auto const& configuration, tokenizer const& tokenizer,
                             std::optional<stored_model> const& start) {
-        if (start) require_match(configuration, words.vocabulary_size(), *start);
+        if (start) require_match(configuration, tokenizer.vocabulary_size(), *start);
     }
 
     // Adds what only the program knows: how the text was packed, and the optimum if the source's distribution is known.
@@ -237,21 +237,21 @@ protected:
 
     // Prompt of the training samples: --sample-prompt. A vocabulary without BOS needs at least one patch, so its
     // default prompt is one patch of the first symbol.
-    static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& words,
+    static std::vector<std::vector<token_id>> prompt_of_samples(train_options const& o, tokenizer const& tokenizer,
                                                                 index_t K, index_t block) {
-        bool const needs_one = o.sample_prompt.empty() && !words.specials().exist();
+        bool const needs_one = o.sample_prompt.empty() && !tokenizer.specials().exist();
         auto prompt = needs_one ? std::vector<token_id>(static_cast<std::size_t>(K), 0)
-                                : prompt_tokens(o.sample_prompt, words, K, positions_of(block / K));
+                                : prompt_tokens(o.sample_prompt, tokenizer, K, positions_of(block / K));
         return {std::move(prompt)};
     }
     // Generates a short text with the current weights. It draws from the streams of generation, so training is
     // unaffected.
     template <class Model>
-    static std::string sample(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words,
+    static std::string sample(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& tokenizer,
                               std::vector<std::vector<token_id>> const& prompt) {
-        auto const made = calm::generate(ctx, model, std::span(prompt), words.specials(),
+        auto const made = calm::generate(ctx, model, std::span(prompt), tokenizer.specials(),
                                          {.sampler = sampler_of_samples<Model>(), .max_tokens = 32});
-        return words.decode(made.front().tokens);
+        return tokenizer.decode(made.front().tokens);
     }
 
     // Held-out tokens scored at the end of a run with K tokens per position, and by each evaluation before.
@@ -296,7 +296,7 @@ protected:
     // Generates texts for the prompts or the JSON lines of the options.
     template <class Model>
     static int write(context<backend_of<Model>>& ctx, generate_options const& o, stored_model const& stored,
-                     tokenizer const& words, Model const& model,
+                     tokenizer const& tokenizer, Model const& model,
                      settings_of_generation<rule_of<Model>> const& settings) {
         constexpr index_t K = Model::K;
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
@@ -306,13 +306,13 @@ protected:
             auto numbered = settings;
             numbered.prompt_number = first;
             numbered.ends = stored.ends;
-            return calm::generate(ctx, model, prompts, words.specials(), numbered, on_tokens);
+            return calm::generate(ctx, model, prompts, tokenizer.specials(), numbered, on_tokens);
         };
-        message_limits const most{words.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
+        message_limits const most{tokenizer.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
                                   o.max_tokens};
         return on_all_ranks(most, texts_of, [&](write_with_callback const& write) {
-            int const status = o.jsonl.empty() ? write_prompts(o, words, K, unit, write, positions)
-                                               : answer_batch(o, words, K, unit, untold(write), positions);
+            int const status = o.jsonl.empty() ? write_prompts(o, tokenizer, K, unit, write, positions)
+                                               : answer_batch(o, tokenizer, K, unit, untold(write), positions);
             log_products(ctx);
             return status;
         });
@@ -320,9 +320,9 @@ protected:
 
     // Seconds per patch when generating one text with one draw per patch.
     template <class Model>
-    static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& words) {
+    static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& tokenizer) {
         constexpr index_t patches = 64;
-        special_tokens never = words.specials();
+        special_tokens never = tokenizer.specials();
         never.eos = -1;  // so that no text ends early
         std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(static_cast<std::size_t>(Model::K), 0)};
         double const start = steady_seconds();

@@ -87,8 +87,8 @@ void add_mode(command& c, data_options& data) {
 
 // Warns before the work starts that the exact rule may take minutes per text.
 void log_price(sampler const& rule) {
-    if (rule.rule != sampling_rule::exact || rule.most == 1) return;
-    log_line(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.most,
+    if (rule.rule != sampling_rule::exact || rule.max_draws == 1) return;
+    log_line(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.max_draws,
                       " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
                       " at T = 1/n, noise takes one"));
 }

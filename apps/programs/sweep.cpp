@@ -214,11 +214,11 @@ double all_flops(row const& r) {
 // Tab-separated; unknown or inapplicable cells are empty.
 void write_table(std::vector<row> const& rows, std::string const& path) {
     std::ostringstream file;
-    file
-        << "configuration\tK\tL\ttraining FLOPs a token\tgeneration FLOPs a token\tseconds\tBrier-1\tBrier-2\t"
-           "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits a byte\tits standard error\ttraining tokens\t"
-           "training seconds a token\tms a patch\tms a token\tbigram Brier-1\tMuon's FLOPs a token\tautoencoder FLOPs\t"
-           "all training FLOPs\n";
+    file << "configuration\tK\tL\ttraining FLOPs per token\tgeneration FLOPs per token\tseconds\tBrier-1\tBrier-2\t"
+            "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits per byte\tits standard error\ttraining tokens\t"
+            "training seconds per token\tms per patch\tms per token\tbigram Brier-1\tMuon's FLOPs per "
+            "token\tautoencoder FLOPs\t"
+            "all training FLOPs\n";
     auto const optional = [&](std::optional<double> const& x) {
         file << '\t';
         if (x) file << *x;
@@ -274,13 +274,13 @@ std::string script_of(std::vector<row> const& rows) {
     };
     // Plots the cost per token of training and generation.
     auto const costs = [](std::string const& label, std::string const& unit, std::string const& training,
-                          std::string const& writing) {
+                          std::string const& generation) {
         return "set ylabel \"" + label + "\"\nset format y \"%.0s %c" + unit +
                "\"\nplot \"sweep.tsv\" every ::1 using 2:" + training +
                " with points pointtype 7 linecolor \"black\" title \"training\", \\\n     \"\" every ::1 using 2:" +
-               writing + " with points pointtype 6 linecolor \"black\" title \"writing\"\n";
+               generation + " with points pointtype 6 linecolor \"black\" title \"generation\"\n";
     };
-    auto const bits = scores("bits a byte", 14, [](row const& r) { return r.found.bits_per_byte.has_value(); });
+    auto const bits = scores("bits per byte", 14, [](row const& r) { return r.found.bits_per_byte.has_value(); });
     return R"(# gnuplot sweep.gp, in this folder
 set datafile separator "\t"
 set terminal pngcairo size )" +
@@ -289,7 +289,7 @@ set output "sweep.png"
 set multiplot layout )" +
            (bits.empty() ? "1,3" : "2,2") + R"(
 set grid
-set xlabel "K, tokens a patch"
+set xlabel "K, tokens per patch"
 set logscale x 2
 set xrange [0.7:12]
 set tmargin 4
@@ -297,7 +297,8 @@ set key above horizontal samplen 1
 set yrange [0:*]
 names = ")" +
            names + "\"\n" + scores("BrierLM", 11, [](row const&) { return true; }) + "set yrange [*:*]\n" + bits +
-           "set logscale y\n" + costs("FLOPs a token", "", "4", "5") + costs("time a token", "s", "17", "(1e-3 * $19)");
+           "set logscale y\n" + costs("FLOPs per token", "", "4", "5") +
+           costs("time per token", "s", "17", "(1e-3 * $19)");
 }
 
 }  // namespace

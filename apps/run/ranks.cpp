@@ -54,14 +54,14 @@ int number_told_by(char const* variable, int least, int most) {
 
 // The number of processes that a launcher reports, 1 if it reports none. Invalid text is an error; otherwise each of
 // several processes would act as the only one.
-int count_told_by(char const* variable) {
+int count_from_launcher(char const* variable) {
     return is_told(variable) ? number_told_by(variable, 1, most_ranks) : 1;
 }
 
 // Whether a launcher with MPI support started this process as one of several. Detects Open MPI's mpirun, PMIx (srun)
 // and PMI (MPICH, srun).
 bool is_launched() {
-    if (is_told("OMPI_COMM_WORLD_SIZE")) return count_told_by("OMPI_COMM_WORLD_SIZE") != 1;
+    if (is_told("OMPI_COMM_WORLD_SIZE")) return count_from_launcher("OMPI_COMM_WORLD_SIZE") != 1;
     return std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
 }
 
@@ -69,12 +69,12 @@ bool is_launched() {
 // and srun --mpi=none. A Slurm allocation alone does not count, only a job step.
 bool is_of_torchrun() {
     if (!is_told("RANK")) return false;
-    int const ranks = count_told_by("WORLD_SIZE");
+    int const ranks = count_from_launcher("WORLD_SIZE");
     if (is_told("WORLD_SIZE")) number_told_by("RANK", 0, ranks - 1);
     return ranks > 1;
 }
 bool is_of_srun() {
-    return count_told_by("SLURM_STEP_NUM_TASKS") > 1;
+    return count_from_launcher("SLURM_STEP_NUM_TASKS") > 1;
 }
 
 // The first port that this user may listen at. Only rank 0 would find out by trying; the others would wait for it.
@@ -195,8 +195,8 @@ int run_by_tcp(std::string const& program, tcp_endpoint const& place, std::funct
 int run_by_mpi(std::string const& program, std::function<int()> const& body) {
     mpi_ranks self;
     if (self.ranks() == 1) {
-        auto const told = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
-        require(told <= 1, errc::distributed, "expected ", told,
+        auto const launched = std::max(count_from_launcher("OMPI_COMM_WORLD_SIZE"), count_from_launcher("PMI_SIZE"));
+        require(launched <= 1, errc::distributed, "expected ", launched,
                 " ranks, as the launcher says, found this process alone: the launcher belongs to another MPI than ",
                 program, " was built with, and each process would do all of the work: docs/ranks.md");
         return body();
@@ -227,7 +227,7 @@ int run_on_ranks(std::string const& program, std::function<int()> const& body) {
 }
 
 void refuse_ranks() {
-    auto const most = std::max(count_told_by("OMPI_COMM_WORLD_SIZE"), count_told_by("PMI_SIZE"));
+    auto const most = std::max(count_from_launcher("OMPI_COMM_WORLD_SIZE"), count_from_launcher("PMI_SIZE"));
     require(most <= 1 && !is_of_torchrun() && !is_of_srun(), errc::distributed,
             "expected one process, found one of several, each of which would do the same work: start it without "
             "mpirun, srun or torchrun; only train, evaluate and generate run as several ranks");

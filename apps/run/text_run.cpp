@@ -234,9 +234,9 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
     auto const line = [](std::string const& program, std::vector<std::string> const& arguments) {
-        auto words = words_that_start(program);
-        words.insert(words.end(), arguments.begin(), arguments.end());
-        return command_to_go_on(words);
+        auto tokenizer = words_that_start(program);
+        tokenizer.insert(tokenizer.end(), arguments.begin(), arguments.end());
+        return resume_command(tokenizer);
     };
     log_line("to generate: " +
              line("generate", {"--model", model, "--prompt",
@@ -281,11 +281,11 @@ bool holds_model(std::string const& directory) {
 
 // Throws errc::data if the text is shorter than one block of the language model.
 void require_text_of_model(train_options const& o) {
-    auto const words = tokenizer_named(o.tokenizer);
+    auto const tokenizer = tokenizer_named(o.tokenizer);
     auto const& one = calm_named(o.configuration);
-    packing_rule const rule{packing_for(packed_for::language_model, o.data, words),
+    packing_rule const rule{packing_for(packed_for::language_model, o.data, tokenizer),
                             static_cast<std::size_t>(one.calm().autoencoder.patch_size), o.seed};
-    require_blocks(o.data, words, data_seed_of(o.data), rule, recipe_for(one.defaults.calm, o).block_tokens);
+    require_blocks(o.data, tokenizer, data_seed_of(o.data), rule, recipe_for(one.defaults.calm, o).block_tokens);
 }
 
 // Runs the unfinished stages in order. Returns the exit status of the one that ended early, or 0.

@@ -43,9 +43,9 @@ void take_common(training_recipe& r, train_options const& o) {
     r.skip_nonfinite = o.skip_nonfinite;
 }
 
-std::string joined(std::vector<std::string> const& words) {
+std::string joined(std::vector<std::string> const& strings) {
     std::string text;
-    for (auto const& word : words) text += (text.empty() ? "" : " ") + word;
+    for (auto const& word : strings) text += (text.empty() ? "" : " ") + word;
     return text;
 }
 
@@ -129,7 +129,7 @@ autoregressive_recipe recipe_for(autoregressive_recipe r, train_options const& o
 }
 
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
-                                index_t block, packing mode, tokenizer const& words) {
+                                index_t block, packing mode, tokenizer const& tokenizer) {
     calm_description ours;
     ours.configuration = configuration;
     ours.extras.omitted.emplace("posterior_std");  // until it is measured
@@ -139,9 +139,9 @@ calm_description description_of(std::string const& configuration, train_options 
                                  .holdout = o.data.holdout,
                                  .sources = recorded(o.data.sources),
                                  .extras = {}};
-    ours.tokenizer = tokenizer_description{.file = words.file_name(),
-                                           .pattern = std::string(words.pattern()),
-                                           .fingerprint = words.fingerprint(),
+    ours.tokenizer = tokenizer_description{.file = tokenizer.file_name(),
+                                           .pattern = std::string(tokenizer.pattern()),
+                                           .fingerprint = tokenizer.fingerprint(),
                                            .extras = {}};
     return ours;
 }
@@ -163,9 +163,9 @@ recipe_record settings_of(std::string const& kind, calm_description const& ours,
     return all;
 }
 
-std::string command_to_go_on(std::vector<std::string> const& words) {
+std::string resume_command(std::vector<std::string> const& strings) {
     std::string line;
-    for (auto const& word : words) {
+    for (auto const& word : strings) {
         auto const name = word.substr(0, word.find('='));
         if (name == "--fresh" || name == "--override") continue;
         line += (line.empty() ? "" : " ") + for_shell(word);
@@ -224,10 +224,10 @@ void training_run::make_directory() {
     made_ = true;
 }
 
-corpus training_run::text(tokenizer const& words, std::uint64_t data_seed) {
+corpus training_run::text(tokenizer const& tokenizer, std::uint64_t data_seed) {
     bool const has_own = options_.tokens.empty() && !is_generated(options_.data.sources);
     if (has_own && is_first_rank()) make_directory();
-    return training_text(options_.data, words, data_seed,
+    return training_text(options_.data, tokenizer, data_seed,
                          has_own ? in_directory(options_.out, tokens_file) : options_.tokens);
 }
 
@@ -311,7 +311,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
     return true;
 }
 
-void training_run::go_on(text_blocks& blocks) const {
+void training_run::seek(text_blocks& blocks) const {
     if (!from_) return;
     auto const& at = from_->record.data;
     bool const another = changed("seed") || !same_measure(from_->record.recipe, settings_);  // changes order or text
@@ -395,7 +395,7 @@ int training_run::end(std::string_view remark) {
     if (options_.plot && steps_ > 0 && is_first_rank()) report_->print_line(plot_training(options_.out).sentence);
     if (signal == 0) return 0;
     report_->print_line(options_.record.words.empty() ? "the same command resumes it"
-                                                      : "to resume: " + command_to_go_on(options_.record.words));
+                                                      : "to resume: " + resume_command(options_.record.words));
     return 128 + signal;
 }
 

@@ -25,7 +25,7 @@ autoregressive_recipe recipe_for(autoregressive_recipe r, train_options const& o
 
 // The "calm" object of config.json.
 calm_description description_of(std::string const& configuration, train_options const& o, std::uint64_t data_seed,
-                                index_t block, packing mode, tokenizer const& words);
+                                index_t block, packing mode, tokenizer const& tokenizer);
 
 // Everything that determines a run's weights: configuration, text, tokenizer, a CALM's autoencoder (else null), initial
 // model and recipe. `kind` is the model as the command line names it.
@@ -33,7 +33,7 @@ recipe_record settings_of(std::string const& kind, calm_description const& ours,
                           corpus const& text, stored_model const* autoencoder, recipe_record const& recipe);
 
 // A command line for the shell, without options for a single call: --fresh and --override.
-std::string command_to_go_on(std::vector<std::string> const& words);
+std::string resume_command(std::vector<std::string> const& strings);
 
 // Whether a run has a checkpoint to resume from. Throws errc::storage as run_directory does.
 bool has_checkpoint(std::string const& directory);
@@ -55,7 +55,7 @@ public:
 
     // The documents to train on, tokenised once: the ids stay in a token file in the directory, or at the options'
     // `tokens`. Creates the directory of a new run if the file goes there. Throws as training_text and begin().
-    corpus text(tokenizer const& words, std::uint64_t data_seed);
+    corpus text(tokenizer const& tokenizer, std::uint64_t data_seed);
 
     // Compares settings with the run's original ones, then creates the directory or truncates its log to the
     // checkpoint. Returns false, with a message, if the run is finished. Throws errc::usage with a table of differing
@@ -82,7 +82,7 @@ public:
     [[nodiscard]] double seconds() const { return seconds_; }
 
     // Moves to the checkpoint's position in the text, or to the next epoch if the text or its order changed.
-    void go_on(text_blocks& blocks) const;
+    void seek(text_blocks& blocks) const;
 
     // Callbacks for the training loop. `write` writes a model directory. `evaluate` measures on held-out text, reports,
     // and returns the score (higher is better); `score` only measures. Both are called on all ranks if text is held

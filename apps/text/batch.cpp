@@ -92,25 +92,25 @@ void read_line(batch_line& line, std::string const& text) {
     refuse_other_ways(object);
 }
 
-batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& words, index_t K,
-                   index_t positions, index_t max_tokens) {
+batch_line line_of(std::string const& text, std::size_t number, std::uint32_t place, tokenizer const& tokenizer,
+                   index_t K, index_t positions, index_t max_tokens) {
     batch_line line{number, place, {}, {}, max_tokens, {}, {}};
     try {
         read_line(line, text);
-        line.tokens = prompt_tokens(line.prompt, words, K, positions);
+        line.tokens = prompt_tokens(line.prompt, tokenizer, K, positions);
     } catch (error const& wrong) {
         line.problem = wrong.what();
     }
     return line;
 }
 
-std::string answer_of(batch_line const& line, generation_result made, tokenizer const& words) {
+std::string answer_of(batch_line const& line, generation_result made, tokenizer const& tokenizer) {
     if (auto const most = static_cast<std::size_t>(line.max_tokens); made.tokens.size() > most) {
         made.tokens.resize(most);
         made.stopped_at_eos = false;
     }
     auto const rest = json_line(json{{"prompt", line.prompt},
-                                     {"text", words.decode(made.tokens)},
+                                     {"text", tokenizer.decode(made.tokens)},
                                      {"tokens", made.tokens.size()},
                                      {"patches", made.patches},
                                      {"draws", made.draws},
@@ -124,7 +124,7 @@ std::string refusal_of(batch_line const& line) {
 }
 
 // Generates consecutive valid lines together, since their numbers are consecutive too.
-void answer(std::span<batch_line> lines, tokenizer const& words, write_texts const& write,
+void answer(std::span<batch_line> lines, tokenizer const& tokenizer, write_texts const& write,
             std::function<void(std::string const&)> const& put) {
     for (std::size_t at = 0; at < lines.size();) {
         if (!lines[at].problem.empty()) {
@@ -135,23 +135,23 @@ void answer(std::span<batch_line> lines, tokenizer const& words, write_texts con
         for (auto end = at; end < lines.size() && lines[end].problem.empty(); ++end)
             prompts.push_back(std::move(lines[end].tokens));
         auto const made = write(prompts, lines[at].place);
-        for (auto const& text : made) put(answer_of(lines[at++], text, words) + "\n");
+        for (auto const& text : made) put(answer_of(lines[at++], text, tokenizer) + "\n");
     }
 }
 
 }  // namespace
 
-batch_count answer_lines(prompt_source& in, tokenizer const& words, index_t K, write_texts const& write,
+batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t K, write_texts const& write,
                          std::function<void(std::string const&)> const& put, index_t positions, index_t max_tokens) {
     batch_count count;
     std::vector<batch_line> lines;
     auto const answer_all = [&] {
-        answer(lines, words, write, put);
+        answer(lines, tokenizer, write, put);
         lines.clear();
     };
     for (std::string text; in.next(text);) {
         auto const place = static_cast<std::uint32_t>(count.lines);
-        lines.push_back(line_of(text, in.number(), place, words, K, positions, max_tokens));
+        lines.push_back(line_of(text, in.number(), place, tokenizer, K, positions, max_tokens));
         ++count.lines;
         count.bad += lines.back().problem.empty() ? 0 : 1;
         if (lines.size() == lines_at_once || !in.is_ready()) answer_all();

@@ -36,14 +36,14 @@ struct batch_count {
 // Available lines are answered before the function waits for more. A text depends on its prompt and on the line's
 // number among the non-blank lines. Patches have K tokens. A prompt has at most `positions` patches and a text at most
 // `max_tokens` tokens.
-batch_count answer_lines(prompt_source& in, tokenizer const& words, index_t K, write_texts const& write,
+batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t K, write_texts const& write,
                          std::function<void(std::string const&)> const& put,
                          index_t positions = model_description{}.max_position_embeddings,
                          index_t max_tokens = generate_options{}.max_tokens);
 
 // Calls answer_lines() on the files of the options or standard input and output, and reports statistics on standard
 // error. Returns the exit status: 0, or errc::data if lines were invalid. Throws errc::storage.
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
                  write_texts const& write, index_t positions);
 
 }  // namespace calm::apps

@@ -5,7 +5,7 @@
 
 namespace calm::apps {
 
-int answer_batch(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
                  write_texts const& write, index_t positions) {
     prompt_source in(o.jsonl, longest_batch_line);
     text_output out(o.out);
@@ -17,7 +17,7 @@ int answer_batch(generate_options const& o, tokenizer const& words, index_t K, u
         return made;
     };
     auto const count = answer_lines(
-        in, words, K, counted, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens);
+        in, tokenizer, K, counted, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens);
     if (count.lines == 0) in.fail_as_empty("expected lines {\"id\": ..., \"prompt\": \"...\"}");
     out.close();
     log_line(statistics(all, steady_seconds() - start, unit));

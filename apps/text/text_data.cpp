@@ -70,14 +70,14 @@ void require_writable(std::string const& path) {
 // The documents of one split of `data`, read on each visit.
 class read_text {
 public:
-    static std::shared_ptr<document_ids> of(data_options const& data, tokenizer const& words, split use,
+    static std::shared_ptr<document_ids> of(data_options const& data, tokenizer const& tokenizer, split use,
                                             std::uint64_t data_seed, bool quiet = false) {
-        auto const all = std::make_shared<read_text>(data, words, use, data_seed, quiet);
+        auto const all = std::make_shared<read_text>(data, tokenizer, use, data_seed, quiet);
         return {all, &*all->ids_};
     }
-    read_text(data_options const& data, tokenizer const& words, split use, std::uint64_t data_seed, bool quiet) :
+    read_text(data_options const& data, tokenizer const& tokenizer, split use, std::uint64_t data_seed, bool quiet) :
         documents_(data, use, data_seed, quiet) {
-        made_by([&] { ids_.emplace(data.sources, words, documents_); });
+        made_by([&] { ids_.emplace(data.sources, tokenizer, documents_); });
     }
 
 private:
@@ -85,9 +85,9 @@ private:
     std::optional<document_ids> ids_;
 };
 
-block_source blocks_from(data_options const& data, tokenizer const& words, split use, packing_rule const& rule,
+block_source blocks_from(data_options const& data, tokenizer const& tokenizer, split use, packing_rule const& rule,
                          index_t block) {
-    auto const all = blocks_of(read_text::of(data, words, use, rule.seed), rule, static_cast<std::size_t>(block));
+    auto const all = blocks_of(read_text::of(data, tokenizer, use, rule.seed), rule, static_cast<std::size_t>(block));
     return [all](block_visitor const& visitor) { made_by([&] { all(visitor); }); };
 }
 
@@ -101,10 +101,10 @@ int train_tokenizer(tokenizer_options const& o) {
     if (pieces.forgotten() > 0)
         log_line(sentence("the text has too many different pieces, so the rarest were not counted, ",
                           pieces.forgotten(), " occurrences"));
-    auto const words = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
-    words.save(o.out);
-    log_line(sentence("wrote ", o.out, ": ", words.vocabulary_size(), " tokens, fingerprint ",
-                      words.fingerprint().substr(0, 16)));
+    auto const tokenizer = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
+    tokenizer.save(o.out);
+    log_line(sentence("wrote ", o.out, ": ", tokenizer.vocabulary_size(), " tokens, fingerprint ",
+                      tokenizer.fingerprint().substr(0, 16)));
     return 0;
 }
 
@@ -137,23 +137,23 @@ tokenizer tokenizer_of(stored_model const& model) {
                     "expected the model's tokenizer, found none: put " +
                         (described ? "that file back"
                                    : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto words = load_tokenizer(path);
-    if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
+    auto tokenizer = load_tokenizer(path);
+    if (described && tokenizer.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
-                        words.fingerprint() + "; put the model's own tokenizer back");
+                        tokenizer.fingerprint() + "; put the model's own tokenizer back");
     if (!described && d.kind == model_kind::autoregressive) {
         auto const settings = model.path("tokenizer_config.json");
         auto const bos_first = calm::is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
         try {
-            return words.published(static_cast<token_id>(d.vocab_size), bos_first);
+            return tokenizer.published(static_cast<token_id>(d.vocab_size), bos_first);
         } catch (error const& wrong) {
             throw error(wrong.code(), path, "", wrong.reason());
         }
     }
-    require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
-            " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
-    return words;
+    require(tokenizer.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ",
+            d.vocab_size, " tokens, found ", tokenizer.vocabulary_size(), "; the file belongs to another model");
+    return tokenizer;
 }
 
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model) {
@@ -163,11 +163,11 @@ std::uint64_t data_seed_of(data_options const& data, stored_model const* model) 
     return document_selection{}.data_seed;
 }
 
-packing packing_for(packed_for use, data_options const& data, tokenizer const& words, stored_model const* model) {
+packing packing_for(packed_for use, data_options const& data, tokenizer const& tokenizer, stored_model const* model) {
     std::string mode = data.mode;
     if (mode.empty() && model != nullptr && model->description.calm && model->description.calm->data)
         mode = model->description.calm->data->mode;
-    return packing_of(mode.empty() ? mode_name(packing::padded) : mode, use, words.specials());
+    return packing_of(mode.empty() ? mode_name(packing::padded) : mode, use, tokenizer.specials());
 }
 
 void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_seed) {
@@ -199,35 +199,35 @@ text_extent extent_of(data_options const& data) {
     return all;
 }
 
-corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+corpus training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                      std::string const& path) {
     selected const documents(data, split::train, data_seed);
     auto const made = [&] {
-        if (path.empty() || is_generated(data.sources)) return build_corpus(data.sources, words, documents);
-        auto const digest = digest_of(data.sources, words, documents);
+        if (path.empty() || is_generated(data.sources)) return build_corpus(data.sources, tokenizer, documents);
+        auto const digest = digest_of(data.sources, tokenizer, documents);
         token_file::reason why;
-        if (auto stored = stored_corpus(path, digest, words, why)) return *std::move(stored);
-        if (!is_first_rank()) return build_corpus(data.sources, words, documents);  // no folder in common
+        if (auto stored = stored_corpus(path, digest, tokenizer, why)) return *std::move(stored);
+        if (!is_first_rank()) return build_corpus(data.sources, tokenizer, documents);  // no folder in common
         log_line("tokenises the text into " + path +
                  (calm::is_there(path) ? ": the file there is not used: " + why : ""));
-        return store_corpus(path, digest, data.sources, words, documents);
+        return store_corpus(path, digest, data.sources, tokenizer, documents);
     };
     return in_turn([&] { return made_by(made); });
 }
 
-text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+text_size size_of_training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                                 packing_rule const& rule, index_t block) {
-    auto const text = read_text::of(data, words, split::train, data_seed);
+    auto const text = read_text::of(data, tokenizer, split::train, data_seed);
     return made_by([&] { return size_of(*text, rule, static_cast<std::size_t>(block)); });
 }
 
-void require_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed, packing_rule const& rule,
-                    index_t block) {
+void require_blocks(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
+                    packing_rule const& rule, index_t block) {
     auto const size = static_cast<std::size_t>(block);
-    made_by([&] { require_block(*read_text::of(data, words, split::train, data_seed, true), rule, size); });
+    made_by([&] { require_block(*read_text::of(data, tokenizer, split::train, data_seed, true), rule, size); });
     if (data.holdout.empty() || is_markov(data.sources)) return;
     try {
-        made_by([&] { require_block(*read_text::of(data, words, split::heldout, data_seed, true), rule, size); });
+        made_by([&] { require_block(*read_text::of(data, tokenizer, split::heldout, data_seed, true), rule, size); });
     } catch (error const& wrong) {
         if (wrong.code() != errc::data) throw;
         throw error(errc::data, wrong.path(), wrong.place(),
@@ -235,15 +235,15 @@ void require_blocks(data_options const& data, tokenizer const& words, std::uint6
     }
 }
 
-std::vector<index_t> bytes_of_tokens(tokenizer const& words) {
+std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     std::vector<index_t> bytes;
-    for (token_id id = 0; id < words.vocabulary_size() && !words.is_markov(); ++id)
-        bytes.push_back(static_cast<index_t>(words.bytes(id).size()));
+    for (token_id id = 0; id < tokenizer.vocabulary_size() && !tokenizer.is_markov(); ++id)
+        bytes.push_back(static_cast<index_t>(tokenizer.bytes(id).size()));
     return bytes;
 }
 
-bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule) {
-    bigram_counts counts(words.vocabulary_size());
+bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule) {
+    bigram_counts counts(tokenizer.vocabulary_size());
     packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });
     visit_portions(text, [&](document_portion const& portion) { packed.add(portion); });
     return bigram_table(std::move(counts));
@@ -270,7 +270,7 @@ std::vector<token_id> spread_blocks(std::span<token_id const> blocks, index_t bl
     return spread_blocks(blocks_in(blocks, static_cast<std::size_t>(block)), block, at_most);
 }
 
-std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
+std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                      index_t block, std::size_t at_most) {
     data_options held = data;
     held.sources.clear();
@@ -286,12 +286,12 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
     }
     if (held.sources.empty()) return {};
     return in_turn(
-        [&] { return spread_blocks(blocks_from(held, words, split::heldout, rule, block), block, at_most); });
+        [&] { return spread_blocks(blocks_from(held, tokenizer, split::heldout, rule, block), block, at_most); });
 }
 
-block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+block_source evaluation_blocks_of(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                   index_t block) {
-    return in_turn([&] { return blocks_from(data, words, split::heldout, rule, block); });
+    return in_turn([&] { return blocks_from(data, tokenizer, split::heldout, rule, block); });
 }
 
 }  // namespace calm::apps

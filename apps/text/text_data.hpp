@@ -42,7 +42,7 @@ std::string bytes_of_file(std::string const& path);
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model = nullptr);
 
 // The packing of documents: the option, else the model's, else padded. Markov symbols are always unbroken.
-packing packing_for(packed_for use, data_options const& data, tokenizer const& words,
+packing packing_for(packed_for use, data_options const& data, tokenizer const& tokenizer,
                     stored_model const* model = nullptr);
 
 // Adds the optimal scores if the source's distribution is known.
@@ -64,33 +64,33 @@ inline constexpr char const* tokens_file = "text.tokens";
 // The documents to train on. Generated text is held in memory, and any text if the path is empty. Otherwise the ids are
 // in a token file at the path, which rank 0 writes unless it holds those of this text and tokenizer. Ranks that do not
 // see it hold the ids in memory.
-corpus training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+corpus training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                      std::string const& path = "");
 
 // The size of the training text, counted without storing it. Throws errc::data if it is shorter than one block.
-text_size size_of_training_text(data_options const& data, tokenizer const& words, std::uint64_t data_seed,
+text_size size_of_training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                                 packing_rule const& rule, index_t block);
 
 // Throws errc::data if the training text, or the part that a holdout keeps, is shorter than one block. Reads no more
 // than that takes.
-void require_blocks(data_options const& data, tokenizer const& words, std::uint64_t data_seed, packing_rule const& rule,
-                    index_t block);
+void require_blocks(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
+                    packing_rule const& rule, index_t block);
 
 // Bytes of text per token (V), 0 for special tokens; empty for Markov symbols, which have no bytes.
-std::vector<index_t> bytes_of_tokens(tokenizer const& words);
+std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer);
 
 // Counts all pairs of neighbouring tokens in a packed corpus.
-bigram_table bigrams_of(corpus const& text, tokenizer const& words, packing_rule const& rule);
+bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule);
 
 // Held-out blocks: generated text from its own split, or the documents of a holdout. At most `at_most` tokens, spread
 // over the whole text, packed by a rule whose seed is the data seed. Empty if nothing is held out. Throws errc::data if
 // they are shorter than one block.
-std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& words, packing_rule const& rule,
+std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                      index_t block, std::size_t at_most);
 
 // Blocks for evaluation, from the held-out text or from whole files if there is no holdout. They are read on demand;
 // the tokenizer must outlive them. When read, throws errc::data if there is less than one block.
-block_source evaluation_blocks_of(data_options const& data, tokenizer const& words, packing_rule const& rule,
+block_source evaluation_blocks_of(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                   index_t block);
 
 // As many blocks as fit into `at_most` tokens, at least one, at equal distances.

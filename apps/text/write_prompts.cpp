@@ -18,9 +18,9 @@ constexpr std::size_t prompts_at_once = 256;
 // Generates and prints texts for prompts of which the first has index `first` among all, and adds them to `all`.
 // Returns the seconds of generation.
 double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
-                  tokenizer const& words, write_with_callback const& write, text_output& out, written& all) {
+                  tokenizer const& tokenizer, write_with_callback const& write, text_output& out, written& all) {
     bool const streaming = first == 0 && prompts.size() == 1;
-    streamed_text stream(words);
+    streamed_text stream(tokenizer);
     if (streaming) out.put(prompts[0]);
     double const start = steady_seconds();
     auto const made =
@@ -32,14 +32,14 @@ double write_some(std::span<std::string const> prompts, std::span<std::vector<to
     for (std::size_t i = 0; i < made.size(); ++i) {
         all.add(made[i]);
         if (!streaming)
-            out.put(formatted("=== %zu\n", first + i + 1) + prompts[i] + words.decode(made[i].tokens) + "\n");
+            out.put(formatted("=== %zu\n", first + i + 1) + prompts[i] + tokenizer.decode(made[i].tokens) + "\n");
     }
     return seconds;
 }
 
 }  // namespace
 
-int write_prompts(generate_options const& o, tokenizer const& words, index_t K, unit_of_writing unit,
+int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
                   write_with_callback const& write, index_t positions) {
     text_output out;
     prompt_reader reader(o);
@@ -50,8 +50,8 @@ int write_prompts(generate_options const& o, tokenizer const& words, index_t K, 
         if (prompts.empty()) break;
         std::vector<std::vector<token_id>> begun;
         begun.reserve(prompts.size());
-        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, words, K, positions));
-        seconds += write_some(prompts, begun, first, words, write, out, all);
+        for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, tokenizer, K, positions));
+        seconds += write_some(prompts, begun, first, tokenizer, write, out, all);
         first += prompts.size();
     }
     log_line(statistics(all, seconds, unit));

@@ -99,7 +99,7 @@ template <class Work, class Backend> struct training {
         ++ctx.step;
     }
     // Runs a step and returns its loss and the norm of its gradients.
-    calm::step_outcome told() {
+    calm::step_outcome outcome() {
         step();
         return optimizer.last_outcome(ctx);
     }
@@ -113,9 +113,9 @@ void compare_with_host(char const* name, double muon = 0) {
         training<Work<tiny, B>, B> small(ctx, {64, 2, 5, {.samples = 2, .targets = 4}, 0, 0}, muon);
         std::vector<float> all;
         for (int i = 0; i < 2; ++i) {
-            auto const told = small.told();
-            all.push_back(static_cast<float>(told.loss));
-            all.push_back(static_cast<float>(told.norm));
+            auto const outcome = small.outcome();
+            all.push_back(static_cast<float>(outcome.loss));
+            all.push_back(static_cast<float>(outcome.norm));
         }
         return all;
     });
@@ -132,13 +132,13 @@ double time_steps(std::string const& name, batch const& b, bool in_bf16, timing_
     auto ctx = context_of(in_bf16);
     ctx.uses_graphs = false;
     training<Work<C, device>, device> t(ctx, b, muon);
-    double const before = t.told().loss;
+    double const before = t.outcome().loss;
     auto const launches = static_cast<double>(launches_of(ctx, [&] { t.step(); }));
     auto const by_kernels = time_of(ctx, [&] { t.step(); });
     ctx.uses_graphs = true;
     for (int i = 0; i < 3; ++i) t.step();  // until graphs are captured
     auto const seconds = time_of(ctx, [&] { t.step(); });
-    double const after = t.told().loss;  // throws if a step was not finite
+    double const after = t.outcome().loss;  // throws if a step was not finite
     auto const tokens = static_cast<double>(t.work.tokens.size());
     print_row(name, {{"ms", seconds.median * 1e3},
                      {"fastest", seconds.lowest * 1e3},

@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(the_head_that_learns_soonest_is_named) {
     BOOST_TEST(has(what_helps(tiny_drafted, 512, all), "patches of 2 tokens (docs/configurations.md)"));
 }
 
-BOOST_AUTO_TEST_CASE(bytes_and_small_patches_are_for_those_without) {
+BOOST_AUTO_TEST_CASE(advice_depends_on_vocabulary_and_patch_size) {
     BOOST_TEST(what_helps(tiny_k2, 259, all) ==
                "the drafted head on the same autoencoder (docs/configurations.md), an autoencoder trained on this text "
                "and more time; on bytes a learning rate of 1e-3 worked where 1.5e-3 did not");
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(bytes_and_small_patches_are_for_those_without) {
     BOOST_TEST(what_helps(tiny_ar, 259, all) == "more time");
 }
 
-BOOST_AUTO_TEST_CASE(the_sentence_has_the_scores) {
+BOOST_AUTO_TEST_CASE(the_message_contains_the_scores) {
     auto const said = no_context_sentence(0.0123, 0.0456, std::string(1000, 'x'));
     BOOST_TEST(has(said, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
     BOOST_TEST(has(said, "Watch the next evaluations"));

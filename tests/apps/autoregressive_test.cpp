@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_text_ends_at_each_eos_of_its_model) {
 }
 
 // With patch level first: stopped in either phase, a resumed run is byte-identical to an uninterrupted one.
-BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on) {
+BOOST_AUTO_TEST_CASE(a_run_of_two_phases_resumes) {
     auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";
     auto const whole = shop().good(run + "--out whole");
     BOOST_TEST(has(whole.err, "patch level: positions of 2 tokens for a share of 0.5 of the tokens (the first 0.333 of "
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
 }
 
 // Options that a run keeps as begun do not follow from the options of a later call.
-BOOST_AUTO_TEST_CASE(a_file_of_options_that_a_run_wrote_goes_on_with_it) {
+BOOST_AUTO_TEST_CASE(options_written_by_a_run_resume_it) {
     std::string const run = "train ar --config tiny-ar --tokenizer tokenizer.model --data stories:4000 --batch 2 "
                             "--block 32 --threads 1 --seed 3 --out filed ";
     std::string const by_file = "train ar --config-file filed/options.toml";
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(a_model_has_the_positions_that_it_is_trained_on) {
 }
 
 // --teraflops counts all training FLOPs, or with --count paper only those that the paper counts.
-BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
+BOOST_AUTO_TEST_CASE(equal_flops_include_autoencoder_and_optimizer) {
     std::string const sweep = "sweep --tokenizer markov --data markov:4000 --muon 2 --block 64 --samples 2 "
                               "--positions 100 --threads 1 --autoencoder-tokens 8192 --configs tiny ";
     auto const cells = [](std::string const& folder, std::string const& name) {
@@ -249,15 +249,15 @@ BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
     BOOST_TEST(has(said, "all TF"), said);
     for (auto const& [name, step] : {std::pair("tiny", 1024.0), std::pair("tiny-ar", 256.0)}) {
         auto const row = cells("all", name);
-        BOOST_TEST(row.at("Muon's FLOPs a token") > 0.1 * row.at("training FLOPs a token"), name);
+        BOOST_TEST(row.at("Muon's FLOPs per token") > 0.1 * row.at("training FLOPs per token"), name);
         BOOST_TEST(row.at("all training FLOPs") <= given * 1.0001, name);
-        BOOST_TEST(row.at("all training FLOPs") > given - 1.0001 * step * row.at("training FLOPs a token"), name);
+        BOOST_TEST(row.at("all training FLOPs") > given - 1.0001 * step * row.at("training FLOPs per token"), name);
         auto const before = row.at("autoencoder FLOPs");
         BOOST_TEST((name == std::string("tiny") ? before > 0.25 * given : before == 0), name);
     }
     shop().good(sweep + "--teraflops 0.02 --count paper --out paper");
     auto const row = cells("paper", "tiny");
-    double const own = row.at("training FLOPs a token") - row.at("Muon's FLOPs a token");
+    double const own = row.at("training FLOPs per token") - row.at("Muon's FLOPs per token");
     BOOST_TEST(own * row.at("training tokens") <= 2e10 * 1.0001);
     BOOST_TEST(own * (row.at("training tokens") + 1024) > 2e10 * 0.9999);
     BOOST_TEST(row.at("all training FLOPs") > 1.5 * 2e10);
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(equal_flops_are_those_of_autoencoder_and_optimizer_too) {
 }
 
 // Both kinds of models in one table, each with its own scores, and both trained by one sweep.
-BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
+BOOST_AUTO_TEST_CASE(a_calm_is_compared_with_an_autoregressive_model) {
     std::string const text = "--data stories:4000 --steps 2 --threads 1 ";
     shop().good("train autoencoder --config tiny --tokenizer tokenizer.model --batch 64 --out ae " + text);
     shop().good("train calm --config tiny --autoencoder ae --batch 2 --block 32 --out calm " + text);
@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(a_calm_stands_beside_an_autoregressive_model) {
 }
 
 // Scores are shown next to the scores of another `train ar` run on the same text.
-BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
+BOOST_AUTO_TEST_CASE(scores_are_compared_with_an_autoregressive_run) {
     // Its seconds are set to 0, so that its last scores are always comparable.
     shop().good("cp -r ar quick; sed -i 's/\"seconds\":[0-9.e+-]*/\"seconds\":0/' quick/metrics.jsonl");
     auto const judged = shop().good(training + "--steps 2 --beside quick --out judged");
@@ -318,7 +318,7 @@ BOOST_AUTO_TEST_CASE(scores_stand_beside_an_autoregressive_run) {
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_of_another_model_is_refused) {
+BOOST_AUTO_TEST_CASE(options_of_another_kind_of_model_are_refused) {
     auto const text = std::string(" --data stories:400 --out no");
     BOOST_TEST(has(shop().refused("train autoencoder --config tiny-ar --tokenizer tokenizer.model" + text),
                    "'tiny-ar' is for an autoregressive model, expected one for a CALM: use train ar"));

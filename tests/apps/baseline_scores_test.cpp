@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_not_measured_is_refused) {
     BOOST_TEST(has(said, "expected scores on held-out text to compare with, found none"), said);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_negative_has_no_share) {
+BOOST_AUTO_TEST_CASE(negative_scores_have_no_percentage) {
     BOOST_TEST(baseline_text({120, 0.2, 2}, 0.13, -0.1) ==
                "autoregressive after 2:00: Brier-1 0.200 (this has 65 %), BrierLM 2.00");
     BOOST_TEST(baseline_text({120, 0.2, 2}, 0, 1) ==
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(what_is_negative_has_no_share) {
     BOOST_TEST(baseline_text({59, -0.001, 0}, 0.13, 0) == "autoregressive after 59 s: Brier-1 -0.001, BrierLM 0.00");
 }
 
-BOOST_AUTO_TEST_CASE(only_an_autoregressive_run_stands_beside) {
+BOOST_AUTO_TEST_CASE(only_an_autoregressive_run_is_a_baseline) {
     auto const said =
         sentence_of<error>([] { read_baseline_scores(checkpoint("base", "autoencoder"), calm_description()); });
     BOOST_TEST(has(said, "--beside: expected the run of train ar"), said);

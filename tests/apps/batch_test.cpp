@@ -73,14 +73,14 @@ BOOST_AUTO_TEST_CASE(an_id_comes_back_byte_for_byte) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_terminal_might_obey_is_escaped) {
+BOOST_AUTO_TEST_CASE(control_characters_are_escaped) {
     std::string const raw = "\x7f \xc2\x9b \xe2\x80\xae \xd8\x9c \xc3\xbc",
                       told = "\\u007f \\u009b \\u202e \\u061c \xc3\xbc";
     echo const e("{\"id\": 1, \"prompt\": \"" + raw + "\"}");
     BOOST_TEST(has(e.answers.at(0), "\"prompt\":\"" + told + "\",\"text\":\"" + told + "\","), e.answers.at(0));
 }
 
-BOOST_AUTO_TEST_CASE(a_bad_line_does_not_stop_the_batch_nor_move_the_others) {
+BOOST_AUTO_TEST_CASE(a_bad_line_neither_stops_the_batch_nor_shifts_other_lines) {
     std::vector<std::pair<std::string, std::string>> bad{
         {"{\"id\": 1", "invalid JSON"},
         {"[1]", "expected an object"},
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_line_may_ask_for_fewer_tokens) {
 }
 
 // All sources of prompts are read by the same rules.
-BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
+BOOST_AUTO_TEST_CASE(prompts_are_read_equally_from_every_source) {
     calm::test::temporary_folder const folder;
     auto const with = [&](std::string const& content) {
         auto const path = folder.with("source", content);
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_read_alike_from_every_source) {
 }
 
 // A client that waits for each answer before it sends the next line gets its answers.
-BOOST_AUTO_TEST_CASE(lines_that_are_there_are_answered_before_the_next_is_waited_for) {
+BOOST_AUTO_TEST_CASE(available_lines_are_answered_before_waiting) {
     int ends[2];
     BOOST_REQUIRE(::pipe(ends) == 0);
     auto const ask = [&](std::string const& text) {
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(many_lines_keep_their_order_and_numbers) {
     BOOST_TEST(e.calls.size() > 1U);
 }
 
-BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_over) {
+BOOST_AUTO_TEST_CASE(an_existing_file_is_not_overwritten) {
     calm::test::temporary_folder const folder;
     auto const there = folder.with("there", "x");
     BOOST_CHECK_THROW(text_output{there}, error);
@@ -336,7 +336,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
     BOOST_TEST(has(said, "lines, line 2: expected a prompt of at most 1 MiB, found more"), said);
 }
 
-BOOST_AUTO_TEST_CASE(a_terminal_obeys_no_text_that_a_model_writes) {
+BOOST_AUTO_TEST_CASE(generated_text_cannot_control_a_terminal) {
     std::string const text = "a\x1b[2J\tb\xe2\x80\xae\n";
     // The bytes that a reader of standard output gets from put().
     auto const read_from = [&](int reader, int writer) {

@@ -298,11 +298,11 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     };
     BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
     BOOST_TEST(rule({}).n == 2);
-    BOOST_TEST(rule({}).most == 200);
+    BOOST_TEST(rule({}).max_draws == 200);
     BOOST_CHECK(rule({"--sampler", "batch", "--samples", "50"}).rule == sampling_rule::batch);
-    BOOST_TEST(rule({"--sampler", "batch", "--samples", "50"}).most == 50);
+    BOOST_TEST(rule({"--sampler", "batch", "--samples", "50"}).max_draws == 50);
     BOOST_CHECK(rule({"--sampler", "exact", "--temperature", "0.4"}).rule == sampling_rule::exact);
-    BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).most == 100'000);
+    BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).max_draws == 100'000);
     BOOST_TEST(rule({"--sampler", "noise", "--temperature", "0"}).noise_scale == 0.0);
     auto const refused = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
@@ -336,7 +336,7 @@ BOOST_AUTO_TEST_CASE(options_of_a_model_that_is_refused_are_not_judged) {
     for (auto const& words : options) BOOST_TEST(!is_judged(words), words[0] << " " << words[1]);
 }
 
-BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
+BOOST_AUTO_TEST_CASE(heads_sample_with_the_given_options) {
     temporary_folder const folder;
     auto const flow = calm_with(folder, "flow"), diffusion = calm_with(folder, "diffusion"),
                energy = calm_with(folder, "energy");
@@ -359,7 +359,7 @@ BOOST_AUTO_TEST_CASE(heads_sample_as_asked) {
     BOOST_TEST(has(refusal(read_generate, {"--model", flow, "--head-order", "3"}), "a whole number from 1 to 2"));
 }
 
-BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
+BOOST_AUTO_TEST_CASE(a_line_summarises_the_generated_text) {
     std::vector<generation_result> const texts{
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
@@ -380,7 +380,7 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_said_in_a_line) {
                "10 tokens in 0.50 s (20 tokens/s), 1.00 draws and 50.00 ms per token; stopped at --max-tokens");
 }
 
-BOOST_AUTO_TEST_CASE(every_problem_is_told_at_once) {
+BOOST_AUTO_TEST_CASE(all_problems_are_reported_together) {
     temporary_folder const folder;
     auto const there = folder.with("there", "x");
     auto const all = refusal(read_train, {"calm",
@@ -467,7 +467,7 @@ BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
     BOOST_TEST(has(refused({"--prompt", "a", "b"}), "quotes"));
 }
 
-BOOST_AUTO_TEST_CASE(a_stray_word_is_told_of_and_nothing_else) {
+BOOST_AUTO_TEST_CASE(a_stray_word_is_the_only_problem_reported) {
     temporary_folder const folder;
     auto const model = folder.path("");
     auto const prompt = refusal(read_generate, {"--model", model, "Once upon"});
@@ -548,7 +548,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_may_be_a_subset_in_another_mode) {
     BOOST_TEST(has(refusal(read_evaluate, evaluation({"--mode", "publisht"})), "did you mean published?"));
 }
 
-BOOST_AUTO_TEST_CASE(the_mode_is_as_asked_for_or_as_the_model) {
+BOOST_AUTO_TEST_CASE(the_mode_is_the_given_one_or_the_model_s) {
     tokenizer const words;
     stored_model trained;
     trained.description.calm = calm_description{};

@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(whole_numbers_may_be_decimals_everywhere) {
         BOOST_TEST(has(refusal({"--data", "a", "--seed", wrong}), "found '" + wrong + "'"));
 }
 
-BOOST_AUTO_TEST_CASE(a_problem_is_told_once) {
+BOOST_AUTO_TEST_CASE(a_problem_is_reported_once) {
     trial t;
     for (int i = 0; i < 2; ++i) t.c.check([] { throw error(errc::usage, "the same"); });
     auto const said = calm::test::usage_sentence([&] { t.read({"--data", "a"}); });
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
     BOOST_TEST(has(said, "--data is needed"));
 }
 
-BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_hides_what_it_may_have_set) {
+BOOST_AUTO_TEST_CASE(options_of_an_unreadable_file_are_not_called_missing) {
     temporary_folder const folder;
     for (auto const& file : {folder.path("none.toml"), folder.with("broken.toml", "data = = 1\n")}) {
         auto const said = refusal({"--config-file", file, "--seed", "-1"});
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(the_version_is_an_option) {
     BOOST_TEST(trial().read({"--data", "a", "--version=false"}));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_resolved_reads_back_to_the_same) {
+BOOST_AUTO_TEST_CASE(printed_options_read_back_to_the_same) {
     temporary_folder const folder;
     variable const minutes("CALM_MINUTES", "2.5");
     trial t;
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(words_before_all_options_may_be_an_options) {
     BOOST_TEST(runs == (std::vector<std::string>{"one", "two"}));
 }
 
-BOOST_AUTO_TEST_CASE(help_says_what_is_no_variable) {
+BOOST_AUTO_TEST_CASE(help_marks_options_without_variables) {
     auto const help = trial().c.help();
     auto const line_of = [&](std::string const& option) {
         auto const at = help.find("  " + option);

@@ -137,7 +137,7 @@ using calm::test::is_sanitized;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
+BOOST_AUTO_TEST_CASE(every_exit_status_has_its_cause_and_message) {
     static_cast<void>(shop().folder.with("bad.jsonl", "{\"text\": 1}\n"));
     static_cast<void>(shop().folder.with("no.model", "this is no vocabulary\n"));
     BOOST_REQUIRE(
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(every_status_has_its_cause_and_its_sentence) {
     BOOST_TEST(seen == documented(), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(nothing_is_written_where_an_output_has_no_name) {
+BOOST_AUTO_TEST_CASE(nothing_is_written_if_an_output_has_no_name) {
     temporary_folder const folder;
     shop();
     std::string const data = " --data stories:4000 ", in = shop().folder.path("");
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(a_reader_that_is_gone_ends_a_program_quietly) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_printed_ends_with_10) {
+BOOST_AUTO_TEST_CASE(output_that_cannot_be_written_ends_with_10) {
     for (std::string const program :
          {"train", "train calm", "generate", "evaluate", "sweep", "plot", "convert", "inspect"})
         for (std::string const option : {" --help", " --version", " --completion bash"})
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
 }
 
 // The warning comes before the work.
-BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
+BOOST_AUTO_TEST_CASE(the_cost_of_exact_sampling_is_reported_first) {
     auto const told = [&](std::string const& rule) {
         return shop().run("generate --model ae --jsonl no.jsonl --sampler " + rule).err;
     };
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(a_price_is_told_before_it_is_paid) {
         BOOST_TEST(!has(told(cheap), "draws per patch"), cheap);
 }
 
-BOOST_AUTO_TEST_CASE(standard_input_holds_prompts_only_where_asked_for) {
+BOOST_AUTO_TEST_CASE(standard_input_is_read_only_if_requested) {
     BOOST_TEST(status_of("generate --model ae --prompt - --prompts - </dev/null") == 2);
     BOOST_TEST(status_of("generate --model ae --jsonl - --prompt a </dev/null") == 2);
     BOOST_TEST(status_of("generate --model ae --out x </dev/null") == 2);

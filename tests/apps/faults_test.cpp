@@ -137,7 +137,7 @@ std::string cells_without_times(std::string const& text) {
         std::size_t column = 0;
         for (std::string cell; std::getline(cells, cell, '\t'); ++column) {
             if (kept.find('\n') == std::string::npos)
-                for (std::string const name : {"seconds", "training seconds a token", "ms a patch", "ms a token"})
+                for (std::string const name : {"seconds", "training seconds per token", "ms per patch", "ms per token"})
                     if (cell == name) timed.insert(column);
             bool const shown = !timed.contains(column) || kept.find('\n') == std::string::npos;
             kept += (shown ? cell : "a time") + '\t';
@@ -347,7 +347,7 @@ void try_one(scenario const& s, std::map<std::string, std::string> const& whole,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_disturbed_program_is_undisturbed_by_the_same_command_again) {
+BOOST_AUTO_TEST_CASE(a_program_recovers_from_any_fault_when_repeated) {
     char const* const chosen = std::getenv("FAULTS");
     std::string const asked = chosen != nullptr ? chosen : "";
     auto const only = asked.substr(0, asked.find('/'));

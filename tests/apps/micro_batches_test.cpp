@@ -8,7 +8,7 @@
 using namespace calm;
 
 // A run takes 10 bytes, plus 100 divided by the number of micro-batches.
-BOOST_AUTO_TEST_CASE(micro_batches_are_as_few_as_memory_holds) {
+BOOST_AUTO_TEST_CASE(as_few_micro_batches_as_fit_in_memory) {
     std::vector<index_t> asked;
     auto const bytes = [&](index_t count) {
         asked.push_back(count);

@@ -50,7 +50,7 @@ public:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
+BOOST_AUTO_TEST_CASE(every_program_reports_a_broken_directory) {
     workshop const shop;
     // A refused config.json, tried with each option that only some models take.
     shop.copy_with("quantised", "quantization_config", {{"quant_method", "gptq"}});
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_with_a_directory_is_told_by_every_program) {
 }
 
 // As many paths as a shell pattern can expand to.
-BOOST_AUTO_TEST_CASE(a_run_of_very_many_paths_can_be_read_and_goes_on) {
+BOOST_AUTO_TEST_CASE(a_run_with_very_many_paths_is_read_and_resumed) {
     workshop const shop;
     std::string const name(200, 'x');
     fs::create_directories(shop.folder.path("r/" + name));

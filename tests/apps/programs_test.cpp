@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
     BOOST_TEST(has(shop().calm_.err, " positions of 12 blocks of 64 tokens"), shop().calm_.err);
 }
 
-BOOST_AUTO_TEST_CASE(inspect_tells_what_was_trained_on_what) {
+BOOST_AUTO_TEST_CASE(inspect_shows_model_and_training_text) {
     for (auto const* const model : {"ae", "calm"}) {
         auto const told = shop().program(std::string("inspect ") + model);
         BOOST_REQUIRE_MESSAGE(told.status == 0, told.err);
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(shop().program("generate --model calm --jsonl - --prompts-file x <lines").status == 2);
 }
 
-BOOST_AUTO_TEST_CASE(refusals_name_what_to_do_and_lose_nothing) {
+BOOST_AUTO_TEST_CASE(errors_name_a_remedy_and_lose_nothing) {
     auto const before = shop().content("calm/model.safetensors");
     auto const twice = shop().program("train calm " + workshop::calm_arguments + " --out calm");
     BOOST_TEST(twice.status == 0);
@@ -386,17 +386,17 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
          {"tiny", "ms/patch", "ms/token", "BrierLM", "FLOPs are per token", "plotted in swept/sweep.png"})
         BOOST_TEST(has(compared.out, part), part << " is missing in " << compared.out);
     auto const table = shop().content("swept/sweep.tsv");
-    BOOST_TEST(has(table, "generation FLOPs a token"));
+    BOOST_TEST(has(table, "generation FLOPs per token"));
     auto const cells = cells_of(table);
-    for (auto const* const number : {"seconds", "training seconds a token", "ms a patch", "bigram Brier-1"})
+    for (auto const* const number : {"seconds", "training seconds per token", "ms per patch", "bigram Brier-1"})
         BOOST_TEST(std::stod(cells.at(number)) > 0, number);
-    BOOST_TEST(std::abs(std::stod(cells.at("ms a patch")) / std::stod(cells.at("ms a token")) - 4) < 1e-3);
+    BOOST_TEST(std::abs(std::stod(cells.at("ms per patch")) / std::stod(cells.at("ms per token")) - 4) < 1e-3);
     BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
     BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
     auto const script = shop().content("swept/sweep.gp");
-    for (auto const* const axis : {"\"BrierLM\"", "\"FLOPs a token\"", "\"time a token\""})
+    for (auto const* const axis : {"\"BrierLM\"", "\"FLOPs per token\"", "\"time per token\""})
         BOOST_TEST(has(script, axis), axis << " is missing in " << script);
-    BOOST_TEST(!has(script, "bits a byte"), script);
+    BOOST_TEST(!has(script, "bits per byte"), script);
     auto const warmed = "\"warmup\": \"1\"";  // a tenth of 8 steps, rounded to 1
     BOOST_TEST(has(shop().content("swept/tiny/autoencoder/checkpoints/step-00000001/state.json"), warmed));
     BOOST_TEST(has(shop().content("swept/tiny/calm/checkpoints/step-00000008/state.json"), warmed));
@@ -408,7 +408,7 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
     BOOST_TEST(has(again.err, "the run in swept/tiny/calm is finished"));
     auto cells_again = cells_of(shop().content("swept/sweep.tsv"));
-    for (auto const* const timed : {"ms a patch", "ms a token"}) cells_again[timed] = cells.at(timed);
+    for (auto const* const timed : {"ms per patch", "ms per token"}) cells_again[timed] = cells.at(timed);
     BOOST_TEST((cells_again == cells));
     BOOST_TEST(has(shop().content("swept/tiny/calm/run.json"), "\"sweep\""));
 

@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_secret_comes_from_the_environment_or_a_file) {
     BOOST_TEST(has(refused(errc::distributed), "a file of this user"));
 }
 
-BOOST_AUTO_TEST_CASE(who_wants_no_secret_says_so) {
+BOOST_AUTO_TEST_CASE(running_without_a_secret_must_be_requested) {
     environment const here;
     for (std::string const yes : {"1", "true", "yes", "on"}) {
         here.set("CALM_RANKS_INSECURE", yes);
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(a_user_s_own_secret_is_made_once) {
 }
 
 // RFC 4231, test case 2.
-BOOST_AUTO_TEST_CASE(an_hmac_is_that_of_its_standard) {
+BOOST_AUTO_TEST_CASE(hmacs_match_the_standard) {
     environment const here;
     if (!can_prove()) return;
     std::string_view const key = "Jefe", message = "what do ya want for nothing?";

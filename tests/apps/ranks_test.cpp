@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(processes_that_would_repeat_the_work_are_refused) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
+BOOST_AUTO_TEST_CASE(ranks_train_the_model_of_one_process) {
     if (!can_run_ranks()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) { return shop.well(line).err; };
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(ranks_write_what_one_process_writes) {
 }
 
 // Evaluations during and after training, the scores of evaluate, and the texts of generate.
-BOOST_AUTO_TEST_CASE(ranks_score_and_write_what_one_process_does) {
+BOOST_AUTO_TEST_CASE(ranks_evaluate_and_generate_as_one_process_does) {
     if (!can_run_ranks()) return;
     workshop const shop;
     auto const well = [&](std::string const& line) { return shop.well(line); };
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
 }
 
 // Started like torchrun and srun --mpi=none, through the environment. No MPI is needed.
-BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
+BOOST_AUTO_TEST_CASE(ranks_connected_by_tcp_equal_one_process) {
     workshop const shop;
     auto const well = [&](std::string const& line) { return shop.well(line); };
     well(autoencoder + "2 --steps 8 --out one");
@@ -276,7 +276,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_meet_by_tcp_write_what_one_process_writes) {
     BOOST_TEST(well(by_tcp("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 3) + by_srun + evaluate).out == well(evaluate).out);
 }
 
-BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
+BOOST_AUTO_TEST_CASE(a_killed_rank_is_named_over_tcp) {
     workshop const shop;
     for (int const victim : {0, 1}) {
         auto const other = std::to_string(1 - victim), out = "run" + std::to_string(victim);
@@ -299,7 +299,7 @@ BOOST_AUTO_TEST_CASE(who_is_killed_among_ranks_that_met_by_tcp_is_named) {
 
 // Kills ranks in turn at moments spread over the run, then resumes with another number of ranks. The environment
 // variable RANK_KILLS sets the number of kills (default 2, under the sanitizers 1); kill number i uses seed i.
-BOOST_AUTO_TEST_CASE(a_rank_that_is_killed_ends_all_and_the_run_goes_on_bit_for_bit) {
+BOOST_AUTO_TEST_CASE(a_killed_rank_ends_all_and_the_run_resumes_bit_for_bit) {
     if (!can_run_ranks()) return;
     workshop const shop;
     constexpr int steps = 60, save_every = 4;
@@ -365,7 +365,7 @@ BOOST_AUTO_TEST_CASE(a_signal_to_one_rank_ends_all_with_a_checkpoint) {
     BOOST_TEST(has(ended.err, "stopped by a signal; wrote run"), ended.err);
 }
 
-BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
+BOOST_AUTO_TEST_CASE(different_options_or_files_of_one_rank_end_all) {
     if (!can_run_ranks()) return;
     workshop const shop;
     auto const other = shop.shell(mpirun(2) + "sh -c 'exec " + autoencoder +
@@ -384,7 +384,7 @@ BOOST_AUTO_TEST_CASE(what_one_rank_is_told_or_finds_otherwise_ends_all) {
 }
 
 // Differences in any option but --threads, in models with equal names, and in the command itself. No MPI is needed.
-BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
+BOOST_AUTO_TEST_CASE(ranks_with_different_options_do_nothing) {
     workshop const shop;
     std::string const train = "train ar --config tiny-ar --tokenizer tokenizer.model --data text.txt --batch 2 --block "
                               "32 --threads 1 --steps ";
@@ -429,7 +429,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_are_told_otherwise_do_nothing) {
 }
 
 // Invalid options are reported once, whichever rank is faster.
-BOOST_AUTO_TEST_CASE(what_no_rank_can_read_is_told_by_the_first) {
+BOOST_AUTO_TEST_CASE(rank_0_reports_unreadable_files) {
     workshop const shop;
     for (std::string const line : {"train autoencoder --config none", "evaluate --samples 0", "train nothing"}) {
         auto const r = shop.shell(by_tcp("RANK", "WORLD_SIZE", 3) + line);

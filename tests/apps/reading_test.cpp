@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(text_without_a_break_takes_no_more) {
     taken(folder, "train tokenizer --vocabulary 300 --out words --data a.txt");
 }
 
-BOOST_AUTO_TEST_CASE(what_needs_a_part_of_a_text_holds_no_more) {
+BOOST_AUTO_TEST_CASE(reading_part_of_a_text_takes_no_more_memory) {
     temporary_folder const folder;
     train_models(folder);
     write_large(folder, "a.jsonl", "{\"text\": \"", "\"}\n");

@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(a_head_from_outside_comes_with_the_file_to_compile) {
     BOOST_TEST(has(said, "where\" && cmake --build --preset release"), said);
 }
 
-BOOST_AUTO_TEST_CASE(what_no_configuration_can_have_is_said) {
+BOOST_AUTO_TEST_CASE(sizes_of_no_configuration_are_reported) {
     auto m = odd_model();
     m.description.rope_theta = 5e5;
     m.description.rms_norm_eps = 1e-5;

@@ -62,7 +62,7 @@ std::vector<std::string> lines_of(std::string const& log) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_run_that_was_killed_and_interrupted_is_the_run_that_was_not) {
+BOOST_AUTO_TEST_CASE(a_killed_and_interrupted_run_equals_an_uninterrupted_one) {
     workshop const shop;
     auto const same = [&](std::string const& a, std::string const& b, std::string const& last) {
         for (auto const& file : {std::string("model.safetensors"), "checkpoints/" + last + "/training.safetensors"})
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_or_a_pipe_that_goes_away_ends_a_run_with_a_check
     BOOST_TEST(kept.status == 0, kept.err);
 }
 
-BOOST_AUTO_TEST_CASE(a_text_that_is_cut_while_it_is_in_use_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(a_text_truncated_while_in_use_is_an_error) {
     workshop const shop;
     auto const r =
         shop.shell("seq 1 60000 | sed 's/.*/{\"text\": \"some & lines of text\"}/' >long.jsonl; train " + autoencoder +
@@ -177,8 +177,8 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_and_counted) {
     BOOST_TEST(has(shop.folder().content("high/metrics.jsonl"), "\"skipped\":2,\"why\":\""));
 }
 
-BOOST_AUTO_TEST_CASE(the_command_that_goes_on_is_one_for_a_shell) {
-    using calm::apps::command_to_go_on;
-    BOOST_TEST(command_to_go_on({"./train", "calm", "--fresh", "--out=a b", "--data", "it's", "--override", "--rate",
-                                 "1e-3", ""}) == "./train calm '--out=a b' --data 'it'\\''s' --rate 1e-3 ''");
+BOOST_AUTO_TEST_CASE(the_resume_command_is_quoted_for_a_shell) {
+    using calm::apps::resume_command;
+    BOOST_TEST(resume_command({"./train", "calm", "--fresh", "--out=a b", "--data", "it's", "--override", "--rate",
+                               "1e-3", ""}) == "./train calm '--out=a b' --data 'it'\\''s' --rate 1e-3 ''");
 }

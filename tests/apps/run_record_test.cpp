@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(every_call_is_kept) {
     BOOST_TEST(folder.content("options.toml") == "seed = 2  # flag\n");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_kept_as_begun_stands_in_place_of_defaults) {
+BOOST_AUTO_TEST_CASE(recorded_options_replace_defaults) {
     std::string const options = "# train calm --config-file THIS does the same\nwarmup = 20  # default\n"
                                 "accumulation = 1  # flag\nrate = 0.1  # default\n";
     BOOST_TEST(with_defaults(options, {{"warmup", "3"}, {"accumulation", "2"}}) ==
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(records_stay_as_long_as_they_are_read) {
     BOOST_TEST(!std::filesystem::exists(folder.path("options.toml")));
 }
 
-BOOST_AUTO_TEST_CASE(samples_go_on_where_the_run_does) {
+BOOST_AUTO_TEST_CASE(samples_are_appended_when_a_run_resumes) {
     temporary_folder const folder;
     {
         samples_log log(folder.path(""), 0);

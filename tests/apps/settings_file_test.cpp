@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(places_are_lines) {
         BOOST_TEST(each.place.ends_with(each.key == "seed" ? "a.toml, line 2" : "a.toml, line 5"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_file_of_options_is_a_problem) {
+BOOST_AUTO_TEST_CASE(a_malformed_options_file_is_a_problem) {
     auto const only = [](std::string const& name, std::string const& content) {
         auto const file = of(name, content);
         BOOST_TEST(file.problems.size() == 1U, content);
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(only_a_file_is_read) {
 }
 
 // Quoting and reading restores every text.
-BOOST_AUTO_TEST_CASE(quotes_are_those_of_toml) {
+BOOST_AUTO_TEST_CASE(quotes_follow_toml) {
     std::string all;
     for (int c = 1; c < 128; ++c) all += static_cast<char>(c);
     for (std::string const& text :

@@ -47,7 +47,7 @@ template <autoregressive_configuration C> std::string told_of_autoregressive(cal
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor) {
+BOOST_AUTO_TEST_CASE(a_table_has_one_line_per_tensor) {
     auto const weights = stored_weights::open(checkpoint("base", "calm_bf16"));
     auto const text = tensor_table_text(weights);
     BOOST_TEST(std::count(text.begin(), text.end(), '\n') == static_cast<std::ptrdiff_t>(weights.tensors().size()) + 2);
@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_line_a_tensor) {
     BOOST_TEST(has(text, "one safetensors file, 97 tensors of BF16, 162,688 parameters, 325.4 kB\n"));
 }
 
-BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
+BOOST_AUTO_TEST_CASE(every_layout_of_a_model_is_inspected_equally) {
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
         auto const text = told_of(name);
         for (auto const* const part :
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_told_the_same_from_every_layout) {
     BOOST_TEST(has(autoencoder, "FLOPs per token, encoding"));
 }
 
-BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_told) {
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_inspected) {
     calm_description ours;
     ours.data = data_description{"padded", 256, 3, "6:5", {"stories:1000"}, {}};
     auto const text = told_of_autoregressive<autoregressive_configuration{far}>(ours);

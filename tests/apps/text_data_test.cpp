@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     BOOST_TEST(training_text(data, {}, 1).documents() == 2U);
 }
 
-BOOST_AUTO_TEST_CASE(only_what_could_be_left_out_speaks_of_it) {
+BOOST_AUTO_TEST_CASE(skip_bad_is_mentioned_only_where_it_helps) {
     test::temporary_folder const folder;
     auto const complaint = [](std::string const& spec, std::string const& held = "") {
         auto data = from(spec);

@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(prompts_and_texts_arrive_as_they_are) {
     BOOST_TEST(sent.size() <= most_bytes_of_texts(most));
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_lies_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_data_of_a_rank_is_refused) {
     std::vector<generation_result> const one{{{5, 6, 7}, true, 3, 24, 1}};
     auto const texts = [](std::vector<std::byte> const& bytes, std::size_t asked) {
         return distributed_sentence([&] { texts_in({bytes, "the texts of rank 1"}, asked, most); });

@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(more_text_and_more_minutes_never_choose_less) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(the_rule_is_that_of_the_measurements) {
+BOOST_AUTO_TEST_CASE(the_plan_follows_the_measured_rules) {
     auto const wiki = planned({.bytes = 1'100'000, .documents = 62, .tenth = 150'000}, in_minutes(20));
     BOOST_TEST(*wiki.vocabulary == 259);
     BOOST_TEST(wiki.configuration == "tiny-flow");
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     BOOST_TEST(*threes.autoencoder_batch == 2046);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
+BOOST_AUTO_TEST_CASE(given_choices_are_used) {
     text_choices given;
     given.configuration = "tiny";
     given.holdout = "6:5";
@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(what_is_given_is_taken) {
     BOOST_TEST(!has(shown, "\nforged"), shown);
 }
 
-BOOST_AUTO_TEST_CASE(text_is_held_out_where_it_is_worth_it) {
+BOOST_AUTO_TEST_CASE(text_is_held_out_if_there_is_enough) {
     auto const held = [](std::uint64_t tenth, bool generated = false) {
         return planned({.bytes = 1'000'000, .tenth = tenth, .is_generated = generated}, in_minutes(5)).holdout;
     };

@@ -11,7 +11,7 @@ using calm::test::has;
 using calm::test::sentence_of;
 using calm::test::temporary_folder;
 
-BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
+BOOST_AUTO_TEST_CASE(written_data_is_read_back) {
     temporary_folder const folder;
     BOOST_TEST(!read_text_record(folder.path("")).has_value());
     text_record const record{{{"data", "a \"b\""}, {"minutes", "5"}},
@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
     BOOST_TEST(folder.content("plan.json") == bytes);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_plan_is_refused) {
+BOOST_AUTO_TEST_CASE(a_malformed_plan_is_refused) {
     temporary_folder const folder;
     auto const refused = [&](std::string const& text) {
         static_cast<void>(folder.with("plan.json", text));

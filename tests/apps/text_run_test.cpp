@@ -67,7 +67,7 @@ public:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
+BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     workshop const shop;
     auto const made = shop.good(few + "--out run");
     for (auto const* const part :
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(one_command_makes_what_three_make) {
     BOOST_TEST(record["done"] == (std::vector<std::string>{"autoencoder", "model"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_run_that_was_cut_anywhere_is_the_run_that_was_not) {
+BOOST_AUTO_TEST_CASE(a_run_interrupted_anywhere_equals_an_uninterrupted_one) {
     workshop const shop;
     auto const longer = of_a_text + "--autoencoder-steps 64 --steps 48 --save-every 8 ";
     shop.good(longer + "--out whole");
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     shop.same_weights("run", "straight");
 }
 
-BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
+BOOST_AUTO_TEST_CASE(a_plan_without_a_model_may_be_changed) {
     workshop const shop;
     BOOST_TEST(has(shop.refused(few + "--vocabulary 100000 --out run", 6), "the text yields only"));
     BOOST_TEST(has(shop.refused(few + "--autoencoder-batch 255 --out run"), "--autoencoder-batch is given 2 times"));
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(what_was_never_begun_binds_nobody) {
     BOOST_TEST(has(high, "a lower --autoencoder-rate"), high);
 }
 
-BOOST_AUTO_TEST_CASE(a_dry_run_tells_the_plan_and_writes_nothing) {
+BOOST_AUTO_TEST_CASE(a_dry_run_prints_the_plan_and_writes_nothing) {
     workshop const shop;
     auto const dry = shop.good("train text --data stories:4000 --minutes 10 --dry-run --out run");
     for (auto const* const part :
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(minutes_are_shared_and_a_real_text_is_measured) {
     BOOST_TEST(std::stod(state["recipe"]["seconds"].get<std::string>()) == 0.6, boost::test_tools::tolerance(1e-9));
 }
 
-BOOST_AUTO_TEST_CASE(the_same_text_by_another_name_is_no_other_choice) {
+BOOST_AUTO_TEST_CASE(a_renamed_text_is_the_same_choice) {
     workshop const shop;
     shop.good("cp text.txt same.txt; (cat text.txt; echo 1) >other.txt");
     std::string const run = "train text --config tiny-ar --batch 2 --block 64 --threads 1 --out run --steps ";
@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE(the_same_text_by_another_name_is_no_other_choice) {
     BOOST_TEST(has(shop.good(run + "5 --override --data same.txt").err, "resumes after step 3"));
 }
 
-BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_alike) {
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     workshop const shop;
     std::string const softmax =
         "train text --data text.txt --config tiny-ar --batch 2 --block 64 --threads 1 --seed 3 --save-every 8 ";

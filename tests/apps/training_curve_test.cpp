@@ -21,7 +21,7 @@ using namespace calm::apps;
 using calm::test::has;
 using calm::test::temporary_folder;
 
-BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
+BOOST_AUTO_TEST_CASE(evaluations_are_plotted_between_logged_steps) {
     temporary_folder const folder;
     static_cast<void>(folder.with(
         "metrics.jsonl", "{\"step\":10,\"tokens\":100,\"seconds\":1,\"loss\":5.5,\"kl\":null}\n"
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(evaluations_lie_between_the_steps_that_were_logged) {
 }
 
 // Horizontal lines at the last reference scores, and another run as a curve; Brier-1 has a separate row.
-BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
+BOOST_AUTO_TEST_CASE(baselines_are_horizontal_lines) {
     temporary_folder const folder;
     auto const evaluation = [](std::string const& step, std::string const& more) {
         return "{\"step\":" + step + ",\"brier\":[0.1,0.01,0,0],\"brier_lm\":1,\"unigram_brier\":[0.05,0,0,0]," + more +
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(levels_are_lines_across) {
     BOOST_TEST(has(folder.content("curve-evaluations.tsv"), "\t0.1\t0.05\t?\t0.3\t5\n"));
 }
 
-BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {
+BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_reported) {
     temporary_folder const folder;
     static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1,\"seconds\":1,\"loss\":5.5}\n"));
     std::string const path = std::getenv("PATH");
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(where_gnuplot_is_missing_it_is_named) {
 }
 
 // gnuplot's complaint becomes part of the message and is not printed elsewhere.
-BOOST_AUTO_TEST_CASE(where_gnuplot_fails_its_last_line_is_told) {
+BOOST_AUTO_TEST_CASE(a_failing_gnuplot_is_reported_with_its_last_line) {
     temporary_folder const folder;
     auto const [said, made] = plotted(folder.path(""), "curve", "set output \"curve.png\"\nplot 1/0\n\n", "curve.png");
     BOOST_TEST(!made);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(an_axis_has_few_round_ticks) {
     BOOST_TEST(has(x_axis(0), "[0:1]"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_run_is_refused) {
+BOOST_AUTO_TEST_CASE(other_directories_are_refused) {
     temporary_folder const folder;
     BOOST_CHECK_THROW(plot_training(folder.path("none")), error);
     static_cast<void>(folder.with("metrics.jsonl", "{\"step\":1}\n[]\n"));

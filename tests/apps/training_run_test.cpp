@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(a_run_whose_model_does_not_fit_is_left_as_it_is) {
     BOOST_TEST(t.folder.content("run/metrics.jsonl") == log);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_read_is_not_written) {
+BOOST_AUTO_TEST_CASE(inputs_are_never_overwritten) {
     trial t;
     std::filesystem::create_directory(t.options.out);
     BOOST_CHECK_NO_THROW(refuse_same_directory(t.options));
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
 }
 
 // Reported at the first evaluation after a fifth of the run and after the warm-up, and only there.
-BOOST_AUTO_TEST_CASE(a_model_without_context_is_told_of_once) {
+BOOST_AUTO_TEST_CASE(a_model_without_context_is_reported_once) {
     trial t;
     t.recipe.rate = 2e-3;
     t.recipe.warmup = 100;
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
 }
 
 // Scores are shown next to reference levels, and the numbers are logged.
-BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
+BOOST_AUTO_TEST_CASE(scores_are_reported_with_their_baselines) {
     trial t;
     std::filesystem::create_directory(t.options.out);
     baseline_scores const beside(
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(scores_are_told_beside_levels) {
     BOOST_TEST(log.ends_with("\"beside_seconds\":100,\"beside_brier_1\":0.2,\"beside_brier_lm\":2}\n"), log);
 }
 
-BOOST_AUTO_TEST_CASE(a_run_that_goes_on_warms_up_as_it_was_begun) {
+BOOST_AUTO_TEST_CASE(a_resumed_run_keeps_its_warm_up) {
     trial t;
     t.settings.push_back({"warmup", "3"});
     auto const warmup = [&] {
@@ -320,7 +320,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_on_warms_up_as_it_was_begun) {
     BOOST_TEST(warmup() == 20);
 }
 
-BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_told_of) {
+BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_reported) {
     stored_model model;
     model.directory = "calm";
     data_options data;

@@ -10,7 +10,7 @@
 
 using calm::bf16;
 
-BOOST_AUTO_TEST_CASE(numbers_have_the_bits_of_the_standard) {
+BOOST_AUTO_TEST_CASE(numbers_have_the_bits_of_the_bf16_standard) {
     struct row {
         double number;
         unsigned bits;
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_float_is_rounded_as_a_double_is) {
 
 // Each of the 2^16 random numbers once: the result is one of two neighbours, the farther from zero as often as the
 // dropped bits say, so the mean is exact. Infinity counts as 2^128.
-BOOST_AUTO_TEST_CASE(a_number_is_the_mean_of_what_it_is_rounded_to_at_random) {
+BOOST_AUTO_TEST_CASE(stochastic_rounding_is_unbiased) {
     for (float const x : {1.3F, -0.7F, 0.1F, -0x1.FFFFFEp-1F, 0x1.000002p0F, -0x1.FFFFFEp9F, 0x1.2345p-126F,
                           0x1.2346p-130F, -0x1p-149F, 0x1.FFFFFEp127F, -0x1.FE0002p127F}) {
         auto const below = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_number_is_the_mean_of_what_it_is_rounded_to_at_random) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_exact_or_no_number_stays_at_random) {
+BOOST_AUTO_TEST_CASE(exact_values_and_nan_are_not_rounded) {
     for (std::uint32_t bits = 0; bits < 65536; ++bits)
         for (std::uint32_t const random : {0U, 1U, 0x8000U, 0xFFFFU}) {
             float const number = bf16::of(static_cast<std::uint16_t>(bits));

@@ -12,7 +12,7 @@ using calm::error;
 using calm::require;
 using calm::sentence;
 
-BOOST_AUTO_TEST_CASE(a_sentence_is_its_parts_one_after_another) {
+BOOST_AUTO_TEST_CASE(a_message_is_its_parts_in_order) {
     std::string const name = "x";
     BOOST_TEST(sentence("expected ", name, " of ", 3, " rows, found ", -2L, std::string_view(" and"), "", " more") ==
                "expected x of 3 rows, found -2 and more");
@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(a_sentence_is_its_parts_one_after_another) {
     BOOST_TEST(sentence("a rate of ", 0.25) == "a rate of " + std::to_string(0.25));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_required_is_checked_and_said) {
+BOOST_AUTO_TEST_CASE(requirements_are_checked_and_reported) {
     require(true, errc::usage, "never said");
     require(true, errc::usage, [] { return std::string("never built"); });
     require(true, errc::usage, "never ", 1);
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(an_error_of_a_file_names_path_and_place) {
     BOOST_TEST(thrown.place() == "line 3");
 }
 
-BOOST_AUTO_TEST_CASE(an_error_may_go_to_a_terminal_whatever_it_tells_of) {
+BOOST_AUTO_TEST_CASE(errors_escape_control_characters) {
     std::string const path = "a\x1b[2J\nforged: all is well";
     std::vector<std::string> const more{"  - one\ntwo", "  - three"};
     error const thrown(errc::data, path, "key '\xe2\x80\xae'", "expected\r a file", more);
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(an_error_may_go_to_a_terminal_whatever_it_tells_of) {
     BOOST_TEST(std::string(error(errc::data, "of no\nfile").reason()) == "of no\\nfile");
 }
 
-BOOST_AUTO_TEST_CASE(an_error_is_as_long_as_a_reader_bears) {
+BOOST_AUTO_TEST_CASE(an_error_has_a_maximal_length) {
     std::string const foreign(3'000'000, 'x');
     std::vector<std::string> const more(1000, foreign);
     error const thrown(errc::data, foreign, foreign, "found " + foreign + ": choose another", more);

@@ -11,7 +11,7 @@
 
 using calm::test::sentence_of;
 
-BOOST_AUTO_TEST_CASE(maps_what_is_there) {
+BOOST_AUTO_TEST_CASE(an_existing_file_is_mapped) {
     calm::test::temporary_folder const folder;
     auto file = calm::mapped_file::open(folder.with("some", "content"));
     BOOST_TEST(file.text() == "content");
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(a_file_is_replaced_whole_or_not_at_all) {
     BOOST_TEST(!std::filesystem::exists(path + ".partial"));
 }
 
-BOOST_AUTO_TEST_CASE(what_somebody_else_wrote_is_put_in_place) {
+BOOST_AUTO_TEST_CASE(files_written_by_others_are_put_in_place) {
     calm::test::temporary_folder const folder;
     auto const place = folder.with("place", "old");
     calm::put_in_place(folder.with("part", "new"), place);
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_mapping_outlives_the_replacement_of_its_file) {
     BOOST_TEST(calm::mapped_file::open(path).text() == "new and longer");
 }
 
-BOOST_AUTO_TEST_CASE(failing_storage_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(failing_storage_is_an_error) {
     calm::test::temporary_folder const folder;
     auto const nowhere = sentence_of<calm::error>([&] { calm::replaced_file file(folder.path("no/such/file")); });
     BOOST_TEST(nowhere.find("cannot be created: No such file or directory") != std::string::npos);

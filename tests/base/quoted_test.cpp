@@ -6,14 +6,14 @@
 
 using calm::in_quotes;
 
-BOOST_AUTO_TEST_CASE(text_of_a_file_is_shortened_in_sentences) {
+BOOST_AUTO_TEST_CASE(quoted_file_text_is_shortened) {
     std::string const whole(100, 'x');
     BOOST_TEST(in_quotes("") == "''");
     BOOST_TEST(in_quotes(whole) == "'" + whole + "'");
     BOOST_TEST(in_quotes(whole + "y", '"') == "\"" + whole + "...\"");
 }
 
-BOOST_AUTO_TEST_CASE(no_terminal_obeys_what_a_file_says) {
+BOOST_AUTO_TEST_CASE(quoted_text_cannot_control_a_terminal) {
     BOOST_TEST(in_quotes("a\nb\x1b[2J\x7f\t\r") == R"('a\nb\x1b[2J\x7f\t\r')");
     BOOST_TEST(in_quotes(std::string("\0", 1)) == R"('\x00')");
     BOOST_TEST(in_quotes("\xc2\x9b"
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(a_line_stays_one_and_its_ends_are_seen) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_sentence_is_utf8_whatever_the_file_is) {
+BOOST_AUTO_TEST_CASE(a_message_is_utf8_whatever_the_file_contains) {
     std::string const e = "\xc3\xa9";
     BOOST_TEST(in_quotes(e) == "'" + e + "'");
     BOOST_TEST(in_quotes("a\xff" + e + "\xc3") == "'a\\xff" + e + "\\xc3'");  // the last character is incomplete

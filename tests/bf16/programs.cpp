@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(files_of_bf16_have_the_texts_and_scores_that_they_have_in_f
     BOOST_TEST(here.scores("calm", held_weights::bf16) != here.scores("calm", held_weights::f32));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_compiled_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_is_an_error) {
     auto const& tiny = calm_named("tiny");
     auto const bf16 = held_weights::bf16;
     BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(device_choice::parse("emulated"), bf16)), error,

@@ -158,7 +158,7 @@ void layer_that_goes_on(index_t texts) {
             evaluate(ctx, p.value, p.value * 0.25);
         }
         calm::kv_cache<36, calm::space<B>> together(texts, 80), apart(texts, 80);
-        auto const go_on = [&](auto& cache, calm::matrix_view<float const, D, B> const& x, index_t first) {
+        auto const advance = [&](auto& cache, calm::matrix_view<float const, D, B> const& x, index_t first) {
             std::vector<calm::cached_sequence> now;
             for (index_t i = first; i < first + x.extent(0); ++i) now.push_back({i, cache.length(i)});
             auto const there = to_device(ctx, std::span<calm::cached_sequence const>(now));
@@ -167,10 +167,10 @@ void layer_that_goes_on(index_t texts) {
         std::vector<float> all;
         for (std::uint64_t position = 0; position < 3; ++position) {
             auto const x = given(ctx, draws(texts * D, position), extents<dyn, D>(texts));
-            auto const got = go_on(together, x, 0);
+            auto const got = advance(together, x, 0);
             std::vector<float> alone;
             for (index_t i = 0; i < texts; ++i)
-                for (float const v : go_on(apart, rows(x, i, 1), i)) alone.push_back(v);
+                for (float const v : advance(apart, rows(x, i, 1), i)) alone.push_back(v);
             check(got == alone, "the same bits text by text");
             all.insert(all.end(), got.begin(), got.end());
         }

@@ -151,7 +151,7 @@ std::vector<float> plain_cached_attention() {
     }
     reals read[2];
     std::vector<float> all;
-    auto const go_on = [&](std::size_t length, std::vector<std::size_t> const& sequences) {
+    auto const advance = [&](std::size_t length, std::vector<std::size_t> const& sequences) {
         auto const x = widened(draws(static_cast<index_t>(length * sequences.size() * D), 7));
         for (std::size_t i = 0; i < sequences.size(); ++i) {
             auto& sequence = read[sequences[i]];
@@ -160,9 +160,9 @@ std::vector<float> plain_cached_attention() {
             for (std::size_t j = y.size() - length * D; j < y.size(); ++j) all.push_back(static_cast<float>(y[j]));
         }
     };
-    go_on(70, {1});
-    go_on(3, {0, 1});
-    go_on(1, {1, 0});
+    advance(70, {1});
+    advance(3, {0, 1});
+    advance(1, {1, 0});
     return all;
 }
 
@@ -176,16 +176,16 @@ void cached_attention() {
         draw_parameters(ctx, model);
         calm::kv_cache<36, calm::space<B>> cache(2, 80);
         std::vector<float> all;
-        auto const go_on = [&](index_t length, std::vector<index_t> const& sequences) {
+        auto const advance = [&](index_t length, std::vector<index_t> const& sequences) {
             index_t const rows = length * static_cast<index_t>(sequences.size());
             auto const x = given(ctx, draws(rows * D, 7), extents<dyn, D>(rows));
             auto const y =
                 model.extend(ctx, calm::matrix_view<float const, D, B>(x), cache, calm::rope_theta, sequences);
             for (float const v : taken_back(ctx, y)) all.push_back(v);
         };
-        go_on(70, {1});
-        go_on(3, {0, 1});
-        go_on(1, {1, 0});
+        advance(70, {1});
+        advance(3, {0, 1});
+        advance(1, {1, 0});
         return all;
     });
     check_near("attention with a cache, in double", got, plain_cached_attention(), 1e-4);

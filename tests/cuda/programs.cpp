@@ -29,7 +29,7 @@ std::string why_no_gpu() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_a_sentence_before_anything_is_written) {
+BOOST_AUTO_TEST_CASE(a_missing_gpu_is_an_error_before_anything_is_written) {
     shop const here;
     std::string const text = " --data stories:4000 --threads 1";
     auto const made =
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_a_sentence_before_anything_is_wr
     }
 }
 
-BOOST_AUTO_TEST_CASE(auto_says_what_it_takes_and_why) {
+BOOST_AUTO_TEST_CASE(auto_reports_its_device_and_why) {
     shop const here;
     auto const made = here.run("train text --out run --config tiny --device auto --steps 1 --autoencoder-steps 1 "
                                "--vocabulary 300 --data stories:4000 --threads 1");

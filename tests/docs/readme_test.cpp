@@ -98,13 +98,13 @@ BOOST_AUTO_TEST_CASE(it_has_at_most_twenty_lines_of_code) {
     BOOST_TEST(lines <= 20);
 }
 
-BOOST_AUTO_TEST_CASE(every_block_of_cpp_stands_in_a_file_that_is_compiled) {
+BOOST_AUTO_TEST_CASE(every_cpp_block_is_in_a_compiled_file) {
     auto originals = files({"examples", "apps", "tests/docs"}, ".cpp");
     for (auto const& header : files({"include/calm"}, ".hpp")) originals.push_back(header);
     check_excerpts("cpp", originals);
 }
 
-BOOST_AUTO_TEST_CASE(every_block_of_cmake_stands_in_the_consumer) {
+BOOST_AUTO_TEST_CASE(every_cmake_block_is_in_the_consumer) {
     check_excerpts("cmake", {"tests/consumer/project/CMakeLists.txt"});
 }
 

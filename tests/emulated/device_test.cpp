@@ -126,7 +126,7 @@ struct too_early {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
+BOOST_AUTO_TEST_CASE(numbers_are_copied_to_the_device_and_back) {
     context<emulated> ctx(0, 2);
     line x;
     BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(numbers_go_there_and_come_back) {
     BOOST_TEST(copy_to_host(ctx, x.data() + 5) == want[5] * 2);
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
+BOOST_AUTO_TEST_CASE(a_dry_run_copies_and_launches_nothing) {
     context<emulated> ctx(0, 1);
     line x;
     ctx.set_dry_run(true);
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_copies_and_launches_nothing) {
     BOOST_TEST(on_the_host(ctx, x) == std::vector<float>(N, 0.0F), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(what_is_asked_of_it_is_counted) {
+BOOST_AUTO_TEST_CASE(launches_are_counted) {
     context<emulated> ctx(0, 1);
     auto const before = ctx.counts();
     line x;
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(the_host_cannot_read_or_write_its_memory) {
 }
 
 // Opening the memory, as tests and debuggers do, completes all enqueued work; enqueuing anything closes it again.
-BOOST_AUTO_TEST_CASE(its_memory_is_open_to_the_host_until_something_is_asked_of_it) {
+BOOST_AUTO_TEST_CASE(the_host_may_access_its_memory_until_the_first_launch) {
     context<emulated> ctx(0, 1);
     line x;
     auto& device = detail::emulated_device::get();
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(copies_of_memory_that_is_not_the_devices_are_refused) {
         says(errc::usage, "expected equal sizes"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
+BOOST_AUTO_TEST_CASE(writes_past_an_array_are_detected) {
     context<emulated> ctx(0, 1);
     // No memory is mapped after a tensor.
     BOOST_TEST(signal_of([&] {
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_behind_an_array_is_found) {
     ctx.wait();
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scalars) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(reads_past_an_array_are_nan, T, scalars) {
     context<emulated> ctx(0, 1);
     auto const x = ctx.workspace.take<T>(extents<N>());
     auto const next = ctx.workspace.take<T>(extents<1>());
@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_read_behind_an_array_is_no_number, T, scal
     BOOST_TEST(std::bit_cast<row_id>(detail::emulated_device::red) > 2'000'000'000);
 }
 
-BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
+BOOST_AUTO_TEST_CASE(unwritten_memory_is_nan) {
     context<emulated> ctx(0, 1);
     {
         arena_scope const scope(ctx.workspace);
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(memory_that_nothing_wrote_is_no_number) {
     BOOST_TEST(std::isnan(copy_to_host(ctx, x.data())));
 }
 
-BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_no_numbers) {
+BOOST_AUTO_TEST_CASE(copies_that_a_kernel_does_not_wait_for_are_nan) {
     context<emulated> ctx(0, 1);
     line x, out;
     launch(ctx, 2, numbering{x.data()});

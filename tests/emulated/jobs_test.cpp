@@ -379,7 +379,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(runs_are_exchanged_with_the_cpu, Job, jobs) {
 // After the first steps nothing is allocated, and all steps enqueue equal work, because shapes do not depend on ids.
 // Uploads are the ids of each micro-batch, in one copy, and the numbers of the step and update. The host waits only
 // where steps are reported, for their losses and norms. Each micro-batch and each update is one graph.
-BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_for_nothing_before_they_are_told, Job, jobs) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(steps_allocate_nothing_and_wait_only_for_reports, Job, jobs) {
     constexpr index_t together = 4;
     auto own = started<Job::template model, emulated>();
     context<emulated> ctx(3, 1);
@@ -454,7 +454,7 @@ template <template <class> class Model> void check_graphs(auto const& rule, doub
 }
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(texts_by_graphs_are_those_without) {
+BOOST_AUTO_TEST_CASE(texts_do_not_depend_on_graphs) {
     auto const half = temperature::of(0.5);
     check_graphs<autoregressive_on>(token_sampler::unchanged(), 1, 0.2);
     check_graphs<calm_on>(sampler::unchanged(), 2, 0.05);

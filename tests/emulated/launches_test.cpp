@@ -138,7 +138,7 @@ whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& 
 
 // For small models the dry run's count equals the real launches. In a real micro-batch the ids are uploaded in one
 // copy, and nothing waits.
-BOOST_AUTO_TEST_CASE(a_rehearsal_counts_what_a_step_launches) {
+BOOST_AUTO_TEST_CASE(a_dry_run_counts_what_a_step_launches) {
     auto const check = [](auto& model, index_t tokens, auto const& step) {
         context<emulated> ctx(3, 1);
         index_t const want = dry_launches(ctx, model, tokens, step);
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
 }
 
 // A smaller device uses smaller chunks and more launches.
-BOOST_AUTO_TEST_CASE(what_is_done_at_once_follows_from_the_memory) {
+BOOST_AUTO_TEST_CASE(rows_at_once_follow_from_the_memory) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     context<emulated> large(3, 1), middle(3, 1);
     middle.memory = std::size_t{8} << 30;

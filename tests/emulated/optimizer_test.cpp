@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_step_is_at_most_four_launches_and_a_small_upload) {
     ctx.wait();
 }
 
-BOOST_AUTO_TEST_CASE(steps_are_those_of_its_kernels_on_the_host) {
+BOOST_AUTO_TEST_CASE(steps_match_the_kernels_on_the_host) {
     many<emulated> there;
     many<blocks> here;
     context<emulated> ctx(1, 2);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(steps_are_those_of_its_kernels_on_the_host) {
 
 // The device skips a bad step and all steps after it, whatever their gradients. The host learns of it when it reads the
 // outcome, and can continue.
-BOOST_AUTO_TEST_CASE(what_is_not_finite_changes_no_weight_and_is_named_when_the_host_asks) {
+BOOST_AUTO_TEST_CASE(non_finite_gradients_change_no_weight_and_are_named_on_request) {
     for (bool const of_the_loss : {false, true}) {
         many<emulated> model, other;
         context<emulated> ctx(1, 2);
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_rate_that_cannot_be_is_refused_at_once) {
     BOOST_TEST(optimizer.updates() == 1);
 }
 
-BOOST_AUTO_TEST_CASE(a_run_is_told_the_same_whenever_the_host_asks) {
+BOOST_AUTO_TEST_CASE(reports_do_not_depend_on_when_the_host_reads) {
     auto const each = trained(steps_of(11, 1));
     BOOST_TEST(each.steps == numbers_to(11), boost::test_tools::per_element());
     BOOST_TEST(each.waits >= 11);
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(a_run_is_told_the_same_whenever_the_host_asks) {
     BOOST_CHECK_THROW(detail::check(steps_of(11, 65)), error);
 }
 
-BOOST_AUTO_TEST_CASE(what_came_before_a_bad_step_is_told_and_kept) {
+BOOST_AUTO_TEST_CASE(steps_before_a_bad_one_are_reported_and_kept) {
     auto const good = trained(steps_of(5, 1));
     for (index_t const log_every : {1, 4, 64}) {
         auto const bad = trained(steps_of(11, log_every), 5);
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(what_came_before_a_bad_step_is_told_and_kept) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_came_before_an_error_of_the_host_is_told) {
+BOOST_AUTO_TEST_CASE(steps_before_a_host_error_are_reported) {
     for (index_t const log_every : {1, 4, 64}) {
         auto const run = trained(steps_of(11, log_every), -1, 1000, 6);
         BOOST_TEST(run.steps == numbers_to(6), boost::test_tools::per_element());
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(what_came_before_an_error_of_the_host_is_told) {
     BOOST_TEST(run.failed.starts_with("step 5: "), run.failed);
 }
 
-BOOST_AUTO_TEST_CASE(a_step_that_may_be_left_out_is_asked_for_alone) {
+BOOST_AUTO_TEST_CASE(a_step_that_may_be_skipped_is_read_back_at_once) {
     auto r = steps_of(11, 4);
     r.skip_nonfinite = 1;
     auto const run = trained(r, 5);

@@ -123,7 +123,7 @@ private:
 // Cases that compute on the device; the others do not need one.
 BOOST_AUTO_TEST_SUITE(work)
 
-BOOST_AUTO_TEST_CASE(a_run_goes_on_on_any_device_and_its_model_is_any_device_s) {
+BOOST_AUTO_TEST_CASE(a_run_resumes_and_its_model_loads_on_any_device) {
     if (auto const why = calm_named("tiny").work.at(tested).unavailable_reason(0); !why.empty()) {
         skip(why);
         return;
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(a_device_holds_weights_in_bf16) {
 BOOST_AUTO_TEST_SUITE_END()
 
 // A GPU reports how many; the emulated device and the cpu lack none.
-BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence) {
+BOOST_AUTO_TEST_CASE(missing_products_of_a_device_library_are_an_error) {
     struct of_gpu {
         index_t lacking;
         index_t attentions = 0;
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(products_that_the_library_of_a_device_lacks_are_a_sentence)
     BOOST_TEST(remark_on_products(context<>(1, 1)).empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_not_there_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_missing_is_an_error) {
     auto tiny = calm_named("tiny");
     std::erase_if(tiny.work, [](auto const& one) { return one.first != "cpu" && one.first != tested; });
     std::string const absent = tested == "cuda" ? "emulated" : "cuda:1";

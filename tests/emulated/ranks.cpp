@@ -9,7 +9,7 @@
 
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE(ranks_on_a_device_do_what_one_process_does) {
+BOOST_AUTO_TEST_CASE(ranks_on_a_device_equal_one_process) {
     if (!can_run_ranks()) return;
     temporary_folder const folder;
     auto const well = [&](std::string const& line) {

@@ -76,7 +76,7 @@ std::vector<token_id> ids(index_t n) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_is_that_of_the_step_that_runs) {
+BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_belongs_to_the_running_step) {
     owned_model<autoencoder<small.autoencoder, space<emulated>>> own(V);
     context<emulated> ctx(3, 2);
     auto const tokens = upload(ctx, std::span<token_id const>(ids(32 * K)));
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
 }
 
 // Operations that a GPU refuses during graph capture.
-BOOST_AUTO_TEST_CASE(what_no_graph_can_hold_is_refused) {
+BOOST_AUTO_TEST_CASE(operations_that_no_graph_can_capture_are_refused) {
     context<emulated> ctx(7, 1);
     auto& device = detail::emulated_device::get();
     tensor<float, extents<50>, emulated> there;
@@ -182,7 +182,7 @@ struct brought_again {
 
 // The host code runs each time, and a replay takes the bytes of its copies. Work with another key is captured
 // separately.
-BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
+BOOST_AUTO_TEST_CASE(repeated_work_is_a_graph_with_current_bytes) {
     brought_again work;
     auto const check = [&](std::uint64_t of, float x, index_t graphs) {
         auto const asked = work.ask(of, {x, 2, 3});
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_done_again_is_a_graph_with_the_bytes_of_now) {
 }
 
 // A mismatch is an error: other kernels, other arguments, more or fewer launches, longer copies.
-BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
+BOOST_AUTO_TEST_CASE(work_that_differs_from_its_capture_is_refused) {
     brought_again work;
     tensor<float, extents<8>, emulated> more;
     auto const none = [] {};
@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_not_what_was_recorded_is_refused) {
 }
 
 // The host's step number is used, whenever it changes.
-BOOST_AUTO_TEST_CASE(keys_of_a_device_are_those_of_the_host) {
+BOOST_AUTO_TEST_CASE(device_and_host_keys_are_equal) {
     context<emulated> ctx(7, 1);
     context<blocks> host(7, 1);
     tensor<float, extents<50>, emulated> there;

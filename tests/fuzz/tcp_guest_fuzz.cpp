@@ -20,9 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     tcp_guest guest(calm::test::connection_with(std::span(data, size).subspan(1)),
                     std::chrono::steady_clock::now() + std::chrono::seconds(60));
     auto state = tcp_guest::state::waiting;
-    while (state == tcp_guest::state::waiting) state = guest.go_on(self);
+    while (state == tcp_guest::state::waiting) state = guest.advance(self);
     if (state == tcp_guest::state::refused) return 0;
-    auto const& said = guest.said();
+    auto const& said = guest.greeting();
     if (size < 1 + sizeof said + sizeof(calm::tcp_mac)) std::abort();
     if (said.magic != tcp_magic || unpadded(said.job) != self.job) std::abort();
     if ((said.has_secret != 0) != self.has_secret()) std::abort();

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         if (peer.expected_bytes() == peer.found_bytes()) std::abort();
         break;
     case tcp_peer::event::failed:
-        if (peer.told().empty() || peer.told().size() > tcp_peer::most_told) std::abort();
+        if (peer.failure().empty() || peer.failure().size() > tcp_peer::max_failure_bytes) std::abort();
         break;
     case tcp_peer::event::nonsense:
         break;

@@ -138,7 +138,7 @@ struct layouts {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, variant, references) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_reference_s_model_is_read_back_bit_for_bit, variant, references) {
     constexpr autoregressive_configuration C = variant::value;
     fixture const f(variant::folder(), "autoregressive");
     held<C> own(f.size("vocab_size"), model_mode::inference);
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_references_model_comes_back_bit_for_bit, varia
     BOOST_TEST(close(std::span<float const>(logits), f.floats("out/logits"), kind::output));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_with_all_that_was_said_of_it, variant, tinies) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_is_read_back_with_its_description, variant, tinies) {
     constexpr autoregressive_configuration C = variant::value;
     temporary_folder const folder;
     auto const path = written<C>(folder, "model");
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_has_the_rounded_weights, variant, 
     BOOST_TEST(folder.content("again/model.safetensors") == folder.content("bf16/model.safetensors"));
 }
 
-BOOST_AUTO_TEST_CASE(a_tied_table_may_stand_twice_if_it_is_the_same) {
+BOOST_AUTO_TEST_CASE(a_tied_table_may_be_stored_twice_if_equal) {
     constexpr autoregressive_configuration C = tied_tiny::value;
     temporary_folder const folder;
     auto const path = written<C>(folder, "model");
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_missing_or_unknown_are_named) {
     BOOST_TEST(has(said, "1 missing: 'model.embed_tokens.weight'"), said);
 }
 
-BOOST_AUTO_TEST_CASE(another_configuration_is_told_all_that_differs) {
+BOOST_AUTO_TEST_CASE(a_mismatching_configuration_lists_every_difference) {
     constexpr autoregressive_configuration other{.llama = {.hidden_size = 12,
                                                            .intermediate_size = 11,
                                                            .num_hidden_layers = 1,
@@ -400,7 +400,7 @@ BOOST_AUTO_TEST_CASE(texts_end_where_the_files_say) {
                said);
 }
 
-BOOST_AUTO_TEST_CASE(heads_of_keys_that_are_not_stated_are_as_many_as_heads) {
+BOOST_AUTO_TEST_CASE(missing_kv_heads_default_to_heads) {
     constexpr autoregressive_configuration C{.llama = {.hidden_size = 8,
                                                        .intermediate_size = 10,
                                                        .num_hidden_layers = 1,
@@ -473,7 +473,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     BOOST_TEST(refusal<tiny>(path) == "");
 }
 
-BOOST_AUTO_TEST_CASE(other_kinds_of_models_are_told_apart) {
+BOOST_AUTO_TEST_CASE(kinds_of_models_are_distinguished) {
     temporary_folder const folder;
     auto const path = written<tiny>(folder, "model");
     auto const from = read_model_description(path);

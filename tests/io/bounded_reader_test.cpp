@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(reads_in_order_low_byte_first) {
     BOOST_TEST(reader.little<std::uint16_t>("a number") == 0x0302);
 }
 
-BOOST_AUTO_TEST_CASE(the_end_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(the_end_of_a_file_is_an_error) {
     calm::bounded_reader reader(bytes_of("abcd"), "some/file", calm::errc::data);
     reader.seek(3, "a place");
     BOOST_CHECK_EXCEPTION(

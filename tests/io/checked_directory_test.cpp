@@ -55,7 +55,7 @@ std::string refusal(std::string const& directory, tensors const& all) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(one_tensor_that_is_wrong_is_told_by_every_reader, kind, kinds) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_reader_reports_a_wrong_tensor, kind, kinds) {
     temporary_folder const folder;
     kind::write(folder.path("whole"));
     BOOST_CHECK_NO_THROW(read_model_description(folder.path("whole")));

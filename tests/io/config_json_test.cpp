@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were) {
     BOOST_TEST(files >= 10);
 }
 
-BOOST_AUTO_TEST_CASE(keys_not_known_come_back) {
+BOOST_AUTO_TEST_CASE(unknown_keys_are_kept) {
     auto const text =
         energy + R"(,"transformers_version":"4.4\u00e9","_list":[1,2.5e-7,null,{"a":{}}],"_big":18446744073709551615,)"
                  R"("unheard_of":null,)"
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(our_object_is_written_and_read) {
     BOOST_TEST(calm::config_json_text(read) == text);
 }
 
-BOOST_AUTO_TEST_CASE(numbers_of_a_head_stand_where_published_files_have_them_or_in_our_object) {
+BOOST_AUTO_TEST_CASE(numbers_of_a_head_are_stored_at_their_published_keys_or_in_our_object) {
     auto description = calm::model_description::of(model_kind::calm, "energy");
     description.vocab_size = 97;
     description.llama.hidden_size = description.llama.intermediate_size = 48;
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(the_kind_follows_from_architecture_or_type) {
     BOOST_TEST((kind(with(llama, "model_type", "")) == model_kind::autoregressive));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_wrong_is_a_sentence_with_path_and_key) {
+BOOST_AUTO_TEST_CASE(errors_name_path_and_key) {
     auto const says = [](std::string const& text, std::string const& sentence) {
         try {
             (void)calm::parse_config_json(text, "dir/config.json");
@@ -368,7 +368,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_keeps_every_value) {
     BOOST_TEST(calm::parse_config_json(with(llama, "num_key_value_heads", ""), "c").llama.num_key_value_heads == 4);
 }
 
-BOOST_AUTO_TEST_CASE(what_an_autoregressive_model_may_not_ask_for_is_refused) {
+BOOST_AUTO_TEST_CASE(options_of_a_calm_are_refused_for_an_autoregressive_model) {
     auto const bad = [](std::string const& key, std::string const& value, std::string const& wanted) {
         auto const begin = "dir/config.json, key '" + key + "': expected " + wanted + ", found ";
         try {
@@ -546,7 +546,7 @@ BOOST_AUTO_TEST_CASE(one_statement_of_the_precision_is_left) {
             .starts_with("dir/config.json, key 'dtype': expected \"bfloat16\", the value of 'torch_dtype', found"));
 }
 
-BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_told_at_once) {
+BOOST_AUTO_TEST_CASE(all_problems_are_reported_together) {
     auto text = with(with(llama, "hidden_act", "\"gelu\""), "hidden_size", "\"48\"");
     text = with(with(text, "head_dim", "12"), "rope_scaling", "[]");
     auto const said = refusal(text);
@@ -559,7 +559,7 @@ BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_dropped) {
     BOOST_TEST((value_of(again("\xef\xbb\xbf" + llama)) == value_of(llama)));
 }
 
-BOOST_AUTO_TEST_CASE(every_number_has_a_range_that_holds_what_is_usual) {
+BOOST_AUTO_TEST_CASE(every_number_has_a_range_with_the_usual_values) {
     std::size_t numbers = 0;
     range_checker const check{numbers};
     for (auto const kind : {calm::model_kind::autoencoder, calm::model_kind::calm, calm::model_kind::autoregressive}) {

@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(shards_hold_what_fits) {
+BOOST_AUTO_TEST_CASE(shards_are_filled_up_to_their_limit) {
     std::vector<float> const values(12);
     auto const of = [&](index_t n) {
         return to_store("t" + std::to_string(n), {n}, std::span(values).first(static_cast<std::size_t>(n)));
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(shards_hold_what_fits) {
     BOOST_TEST(detail::shard_name(2, 100'000) == "model-00002-of-100000.safetensors");
 }
 
-BOOST_AUTO_TEST_CASE(what_belongs_to_the_model_comes_along) {
+BOOST_AUTO_TEST_CASE(files_of_the_model_are_copied_along) {
     temporary_folder const folder;
     auto const from = folder.path("from");
     std::filesystem::copy(checkpoint("base", "calm"), from);
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in) {
     BOOST_TEST((read_model_description(folder.path("to")).sizes == with_any_head(base)));
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_converted_leaves_nothing) {
+BOOST_AUTO_TEST_CASE(a_failed_conversion_leaves_nothing) {
     temporary_folder const folder;
     auto const from = folder.path("from");
     std::filesystem::copy(checkpoint("base", "autoencoder"), from);

@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, va
     check_same_weights(from.path(weights_file), folder.path("again"));
 }
 
-BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
+BOOST_AUTO_TEST_CASE(a_mismatching_configuration_lists_every_size) {
     auto const from = read_model_description(checkpoint("base", "calm"));
     owned_model<calm_model<two>> w(101, model_mode::inference);
     auto const sentence = sentence_of([&] { load_calm(from, w.model); });
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(another_configuration_is_told_every_size_that_differs) {
     BOOST_TEST(kinds.find("kind: expected 'an autoencoder', found 'a CALM'") != std::string::npos, kinds);
 }
 
-BOOST_AUTO_TEST_CASE(a_model_of_ours_comes_back_with_all_that_was_said_of_it) {
+BOOST_AUTO_TEST_CASE(our_model_is_read_back_with_its_description) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
     BOOST_TEST(sentence.find("model.safetensors") != std::string::npos, sentence);
 }
 
-BOOST_AUTO_TEST_CASE(an_autoencoder_may_lie_where_ae_path_says) {
+BOOST_AUTO_TEST_CASE(an_autoencoder_may_be_at_ae_path) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
@@ -467,7 +467,7 @@ template <model_configuration auto C> void check_input_is_kept() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_a_backbone_reads_is_kept, Input, inputs) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_input_of_a_backbone_is_saved, Input, inputs) {
     check_input_is_kept<Input::value>();
 }
 
@@ -495,7 +495,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
     BOOST_TEST(!has(refused(), "SECRET"));
 }
 
-BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_are_neither_read_nor_written) {
+BOOST_AUTO_TEST_CASE(weights_with_nan_are_neither_read_nor_written) {
     temporary_folder const folder;
     owned_model<calm_model<smallest>> own(7);
     initialise(context<>(1, 1), own.model);

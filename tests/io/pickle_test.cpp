@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(every_protocol_s_way_of_saying_it_is_read) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_a_dictionary_of_tensors_is_refused_by_name) {
+BOOST_AUTO_TEST_CASE(pickles_of_other_objects_are_refused_by_name) {
     struct bad {
         std::string file;
         std::string says;

@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_pickle_repeats_stays_small) {
+BOOST_AUTO_TEST_CASE(repeated_pickle_objects_take_little_memory) {
     // One byte per instruction: the number of objects is limited, however long the file is.
     for (char const opcode : {'}', ']', 'N', ')', '('}) {
         std::string const pickle = "\x80\x04" + std::string(7 << 20, opcode) + ".";

@@ -46,7 +46,7 @@ bool same(stored_tensor const& a, stored_tensor const& b) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(reads_a_file_written_by_hand) {
+BOOST_AUTO_TEST_CASE(a_file_written_by_hand_is_read) {
     temporary_folder const folder;
     std::string const header = R"({"__metadata__":{"format":"pt","x":"ä\n"},)"
                                R"("b":{"dtype":"F32","shape":[2],"data_offsets":[2,10]},)"
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(an_empty_header_is_a_file_without_tensors) {
     BOOST_TEST(safetensors_file::open(folder.with("f", file_of("{}"))).tensors().empty());
 }
 
-BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_sentence) {
+BOOST_AUTO_TEST_CASE(every_malformed_file_has_its_own_error) {
     struct malformed {
         std::string content;
         std::string says;
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(every_cut_and_every_flipped_byte_is_an_error_or_a_whole_fil
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_written_is_read_bit_for_bit) {
+BOOST_AUTO_TEST_CASE(written_data_is_read_back_bit_for_bit) {
     temporary_folder const folder;
     calm::random_sequence random(calm::key{.seed = 11});
     for (int round = 0; round < 50; ++round) {
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read_bit_for_bit) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_written_leaves_the_old_file) {
+BOOST_AUTO_TEST_CASE(a_failed_write_leaves_the_old_file) {
     temporary_folder const folder;
     std::vector<float> const values{1, 2};
     auto const good = calm::to_store("x", {2}, std::span(values));

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(several_archives_of_torch_are_one_table_too) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(every_bad_index_has_its_sentence) {
+BOOST_AUTO_TEST_CASE(every_bad_index_has_its_own_error) {
     struct bad {
         std::string index;
         std::string says;
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(a_shard_that_is_a_link_stays_in_its_directory) {
     BOOST_TEST(model.open(two_files) == "read");
 }
 
-BOOST_AUTO_TEST_CASE(all_that_is_wrong_is_said_at_once) {
+BOOST_AUTO_TEST_CASE(all_problems_are_reported_at_once) {
     sharded_model const model;
     model.write("2.safetensors", {"a", "e"});
     static_cast<void>(model.folder.with("3.safetensors", "broken"));

@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(the_table_of_types_is_in_the_order_of_the_enumeration) {
     static_assert(calm::stored_type_of<bool>() == calm::stored_type::boolean);
 }
 
-BOOST_AUTO_TEST_CASE(every_half_is_what_its_definition_says) {
+BOOST_AUTO_TEST_CASE(every_half_matches_its_definition) {
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
         auto const got = calm::detail::from_f16(static_cast<std::uint16_t>(bits));
         auto const want = half(static_cast<std::uint16_t>(bits));
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(all_integers_convert) {
                boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(what_does_not_fit_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(mismatching_sizes_are_errors) {
     auto const says = [](auto&& call, std::string const& sentence) {
         try {
             call();

@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_weight_that_is_too_large_for_bf16_is_refused) {
     BOOST_TEST(has(said, "expected values that a bf16 can hold, found a larger one"), said);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_held_in_bf16_is_written_as_it_is) {
+BOOST_AUTO_TEST_CASE(bf16_weights_are_written_unchanged) {
     written model;
     auto const path = model.saved("rounded", stored_type::bf16);
     auto const file = safetensors_file::open(path);

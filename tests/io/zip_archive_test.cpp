@@ -31,7 +31,7 @@ std::string complaint(std::string const& file) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_checksum_is_that_of_zip) {
+BOOST_AUTO_TEST_CASE(the_checksum_matches_zip) {
     auto const crc = [](std::string const& text) { return crc32_of(std::as_bytes(std::span(text))); };
     BOOST_TEST(crc("") == 0U);
     BOOST_TEST(crc("123456789") == 0xCBF43926U);
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(entries_are_found_in_narrow_and_wide_archives) {
     BOOST_TEST(complaint(later) == "read");
 }
 
-BOOST_AUTO_TEST_CASE(every_lie_of_an_archive_has_its_sentence) {
+BOOST_AUTO_TEST_CASE(every_inconsistent_archive_has_its_own_error) {
     struct bad {
         std::string file;
         std::string says;

@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(short_patches_have_the_expectation_of_whole_ones) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(only_equal_samples_go_on) {
+BOOST_AUTO_TEST_CASE(only_equal_samples_continue) {
     struct asked {
         std::vector<token_id> prefix;
         std::size_t samples;
@@ -417,7 +417,7 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_or_past_the_block_do_not_count) {
     BOOST_TEST(calm::brier_target(block, 1, 1).size() == 4U);
 }
 
-BOOST_AUTO_TEST_CASE(impossible_samples_are_sentences) {
+BOOST_AUTO_TEST_CASE(impossible_samples_are_errors) {
     std::vector<token_id> const tokens(12, 0);
     std::span<token_id const> const all(tokens);
     BOOST_TEST(thrown_by([&] {

@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(no_positions, E, test_devices) {
     BOOST_TEST(p.score.size() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_with_a_sentence) {
+BOOST_AUTO_TEST_CASE(invalid_settings_are_errors) {
     auto const says = [](std::string const& words) {
         return [words](calm::error const& e) {
             return e.code() == calm::errc::usage && std::string(e.what()).find(words) != std::string::npos;

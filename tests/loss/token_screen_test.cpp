@@ -62,7 +62,7 @@ template <class W> void check_same(matrix<> const& x, matrix<W> const& table) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_argmax_is_that_of_the_product) {
+BOOST_AUTO_TEST_CASE(the_argmax_matches_the_product) {
     for (auto const& [R, D, V] : {std::tuple(1, 1, 1),
                                   {2, 3, 5},
                                   {7, 16, 64},
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(of_equal_products_the_lowest_token_is_taken) {
 }
 
 // Tokens that differ in their last bits: all of them are multiplied exactly.
-BOOST_AUTO_TEST_CASE(tokens_that_hardly_differ_are_told_apart) {
+BOOST_AUTO_TEST_CASE(nearly_equal_tokens_are_distinguished) {
     for (index_t const V : {60, 3000}) {
         auto const x = random_matrix(40, 64, 5);
         auto table = random_matrix(V, 64, 6);
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_table_of_bf16) {
 }
 
 // Rows that int8 cannot represent are multiplied with all tokens; a table with such rows is not screened at all.
-BOOST_AUTO_TEST_CASE(what_is_not_finite_is_left_to_the_product) {
+BOOST_AUTO_TEST_CASE(non_finite_rows_are_left_to_the_product) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
     auto x = random_matrix(9, 24, 11), table = random_matrix(500, 24, 12);
     for (auto const& [row, number] : {std::pair(1, nan), {4, inf}, {5, -inf}, {7, 1e30F}}) row_of(x, row)[5] = number;
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(over_a_million_rows) {
     BOOST_TEST(different == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_screen_is_made_where_it_is_faster_and_of_the_table_it_is_asked_with) {
+BOOST_AUTO_TEST_CASE(a_screen_is_made_where_it_is_faster_and_for_its_table) {
     context<> ctx(1, 2);
     auto const small = random_matrix(1000, 64, 14), large = random_matrix(4096, 64, 15);
     BOOST_TEST(!screen_if_faster<float>(ctx, small.view()));

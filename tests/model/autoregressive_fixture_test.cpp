@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(patch_level_training_agrees_with_the_reference, va
 }
 
 // Two steps with weight 0.5 equal one step: gradients accumulate with their weights.
-BOOST_AUTO_TEST_CASE(weights_scale_what_is_added) {
+BOOST_AUTO_TEST_CASE(weights_scale_gradients) {
     loaded<variant_on<base_variant, cpu>> once("autoregressive"), twice("autoregressive");
     once.model.loss_and_gradient(once.ctx, once.ids(), once.length);
     for (int i = 0; i < 2; ++i) twice.model.loss_and_gradient(twice.ctx, twice.ids(), twice.length, 1, 0.5);

@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(the_published_defaults_pass_every_check) {
     BOOST_TEST(check::sizes_are_allowed(good.autoencoder));
 }
 
-BOOST_AUTO_TEST_CASE(each_check_sees_what_it_is_named_for) {
+BOOST_AUTO_TEST_CASE(each_check_detects_its_own_fault) {
     BOOST_TEST(!check::layers_are_even(with(good, [](auto& c) { c.autoencoder.num_encoder_layers = 3; }).autoencoder));
     BOOST_TEST(!check::layers_are_even(with(good, [](auto& c) { c.autoencoder.num_decoder_layers = 1; }).autoencoder));
     BOOST_TEST(!check::heads_divide_width(with(good, [](auto& c) { c.num_attention_heads = 7; })));

@@ -87,7 +87,7 @@ using steps = boost::mpl::list<autoencoder_step, language_model_step>;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_what_packets_do, Step, steps) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_as_packets_do, Step, steps) {
     using enum thread_order;
     auto const want = Step::template run<cpu>(2, ascending);
     auto const got = Step::template run<emulated>(1, ascending);
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(blocks_compute_what_packets_do, Step, steps) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(order_changes_no_bit_and_a_rehearsal_takes_the_memory_of_the_step, Step, steps) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(order_changes_no_bit_and_a_dry_run_takes_the_memory_of_a_step, Step, steps) {
     using enum thread_order;
     auto const one = Step::template run<emulated>(1, ascending);
     BOOST_TEST((Step::template run<emulated>(2, descending) == one));

@@ -98,7 +98,7 @@ template <class C> void check_drafts(C const& c, double got, double others, doub
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(an_autoencoder_multiplies_what_is_counted) {
+BOOST_AUTO_TEST_CASE(an_autoencoder_multiplies_as_many_flops_as_counted) {
     constexpr auto c = uneven.autoencoder;
     own_model<autoencoder<c, space_type>> one;
     auto const tokens = text_of(B * P * c.patch_size);
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_multiplies_what_is_counted) {
 }
 
 // Drafts are random, so their number of unique tokens is not known in advance.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_language_model_multiplies_what_is_counted, With, heads) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_language_model_multiplies_as_many_flops_as_counted, With, heads) {
     constexpr auto c = With::value;
     own_model<calm_model<c, space_type>> one;
     auto const tokens = text_of(B * P * c.autoencoder.patch_size);
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_language_model_multiplies_what_is_counted, With,
         BOOST_TEST(got == want);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_that_is_written_multiplies_what_is_counted, With, heads) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_generated_patch_multiplies_as_many_flops_as_counted, With, heads) {
     constexpr auto c = With::value;
     own_model<calm_model<c, space_type>> one;
     auto const patch = text_of(c.autoencoder.patch_size);
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_patch_that_is_written_multiplies_what_is_counted
         BOOST_TEST(got == want);
 }
 
-BOOST_AUTO_TEST_CASE(an_autoregressive_model_multiplies_what_is_counted) {
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_multiplies_as_many_flops_as_counted) {
     constexpr llama_sizes c{.hidden_size = 12,
                             .intermediate_size = 16,
                             .num_hidden_layers = 2,
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_multiplies_what_is_counted) {
     BOOST_TEST(got == 3 * B * (P - 1) * flops::autoregressive(c, V, 0));
 }
 
-BOOST_AUTO_TEST_CASE(muon_multiplies_what_is_counted) {
+BOOST_AUTO_TEST_CASE(muon_multiplies_as_many_flops_as_counted) {
     for (auto const& [rows, columns] : {std::pair<index_t, index_t>(3, 7), {7, 3}, {5, 5}, {1, 4}}) {
         context<blocks> ctx(3);
         std::vector<double> numbers(static_cast<std::size_t>(rows * columns), 0.5);

@@ -38,12 +38,12 @@ configuration<> of(published const& p) {
 }  // namespace
 
 // Within 5 %: the paper prints two digits.
-BOOST_AUTO_TEST_CASE(generation_costs_what_is_published) {
+BOOST_AUTO_TEST_CASE(generation_has_the_published_flops) {
     for (auto const& p : sizes)
         BOOST_TEST(flops::generate(of(p), V, P - 1, 1) / 4 / p.generation == 1.0, boost::test_tools::tolerance(0.05));
 }
 
-BOOST_AUTO_TEST_CASE(the_parts_of_calm_m_are_those_published) {
+BOOST_AUTO_TEST_CASE(the_parts_of_calm_m_have_the_published_flops) {
     auto const m = of(sizes[0]);
     auto const near = boost::test_tools::tolerance(0.02);
     BOOST_TEST(flops::backbone(m, P) / 4 == 1.40e8, near);
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(the_parts_of_calm_m_are_those_published) {
 }
 
 // Attention is counted as if it were not causal, as published: the backbone of CALM-M needs it.
-BOOST_AUTO_TEST_CASE(training_is_near_what_is_published) {
+BOOST_AUTO_TEST_CASE(training_flops_are_near_the_published_ones) {
     auto const near = boost::test_tools::tolerance(0.001);
     for (auto const& p : sizes) {
         auto const c = of(p);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(the_published_training_is_not_one_count) {
 }
 
 // Our count shares work among samples and skips masked attention: 2.60e9 per patch of CALM-M.
-BOOST_AUTO_TEST_CASE(a_step_counts_what_is_computed) {
+BOOST_AUTO_TEST_CASE(the_flops_of_a_step_are_those_computed) {
     BOOST_TEST(flops::train_calm(of(sizes[0]), V, 4, P - 1, 8) == 2.60e9, boost::test_tools::tolerance(0.005));
 }
 
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_costs_its_products) {
 }
 
 // The FLOPs that layers report equal the formulas for a configuration, which needs no compiled model.
-BOOST_AUTO_TEST_CASE(layers_cost_what_their_configuration_says) {
+BOOST_AUTO_TEST_CASE(flops_of_layers_follow_from_their_configuration) {
     constexpr llama_sizes c{.hidden_size = 24,
                             .intermediate_size = 40,
                             .num_hidden_layers = 3,

@@ -230,7 +230,7 @@ template <class Step> void check_step(Step const& step) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(threads_change_no_bit_and_a_rehearsal_takes_the_memory_of_the_step) {
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_and_a_dry_run_takes_the_memory_of_a_step) {
     check_step([](int threads, bool dry_run) { return autoencoder_step(threads, 300, dry_run); });
     check_step([](int threads, bool dry_run) { return model_step(threads, 3, dry_run); });
 }

@@ -49,7 +49,7 @@ constexpr configuration<> base{.autoencoder = {.latent_size = 5}, .hidden_size =
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(numbers_are_seen_without_their_type_and_come_back) {
+BOOST_AUTO_TEST_CASE(numbers_are_visited_without_their_type) {
     auto fields = field_values::of(own_objective{.samples = 4, .weight = 0.25});
     BOOST_REQUIRE(fields.size() == 2U);
     BOOST_TEST(fields[0].field.key == "num_samples");
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(numbers_are_seen_without_their_type_and_come_back) {
     BOOST_TEST(other.targets == energy_objective{}.targets);
 }
 
-BOOST_AUTO_TEST_CASE(a_field_says_what_is_allowed) {
+BOOST_AUTO_TEST_CASE(a_field_states_its_range) {
     auto const width = [](double value) {
         auto fields = field_values::of(own_head<2>{});
         fields[0].value = value;
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_keeps_its_sizes_with_another_head) {
     BOOST_TEST(any_head().name() == "");
 }
 
-BOOST_AUTO_TEST_CASE(a_head_is_known_once_under_names_of_its_own) {
+BOOST_AUTO_TEST_CASE(a_head_is_registered_once_under_unique_names) {
     for (auto const* const name : {"energy", "flow", "diffusion", "margin", "drafted"}) {
         BOOST_TEST(head_named(name).name == name);
         BOOST_TEST(find_head(head_named(name).architecture) == &head_named(name));

@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(diffusion_trains_on_the_noise_of_its_positions, on
     check_keyed_training<diffusion_on<on>>(300, 8);
 }
 
-BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_diffusion_and_a_rehearsal_takes_its_memory) {
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_diffusion_and_a_dry_run_takes_its_memory) {
     check_step_laws<checked_diffusion<float>>(300, 8);
 }
 
@@ -293,14 +293,14 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_are_those_of_their_places, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_diffusion_depend_only_on_their_rng_counters, on, test_devices) {
     diffusion_on<on> head;
     head.sampling.steps = 10;
     check_draws_by_place<diffusion_on<on>>(head, block_backend<typename on::backend>);
 }
 
 // The starting noise and all steps of all samples use disjoint random numbers.
-BOOST_AUTO_TEST_CASE(every_step_has_a_sequence_of_its_own) {
+BOOST_AUTO_TEST_CASE(every_step_has_its_own_random_sequence) {
     key const draws_of{17, stream::generation, 5};
     std::set<std::uint64_t> seeds{draws_of.seed};
     std::vector<double> all;
@@ -314,7 +314,7 @@ BOOST_AUTO_TEST_CASE(every_step_has_a_sequence_of_its_own) {
     BOOST_TEST(smirnov_p_value(all, normal_cdf) > 1e-6);
 }
 
-BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_are_those_of_its_matrices) {
+BOOST_AUTO_TEST_CASE(the_flops_of_a_diffusion_head_follow_from_its_matrices) {
     checked_diffusion<float> head;
     double shared = 0, sample = 0, first = 0;
     for (auto const& p : parameters_of(head)) {

@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(drafts_have_the_law_that_is_trained) {
 // With network and gate at their initial values, samples are drafts. So the exact rule at T = 1/2 has a distribution
 // proportional to P^2, where P is the draft probability by the chain rule. A correct sampler fails for one in a million
 // seeds; the seed is fixed.
-BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_has_the_power_of_their_law) {
+BOOST_AUTO_TEST_CASE(the_exact_rule_on_drafts_samples_the_power_of_their_distribution) {
     prepared<checked<double>, double> p({}, 2, 0.5);
     initialise(p.ctx, p.model.head.network);
     fill(p.ctx, p.model.head.gate.value, 1.0);
@@ -332,7 +332,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, test_devices) 
     for (auto const& x : cold) BOOST_TEST(std::isfinite(static_cast<double>(x)));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_are_those_of_their_places, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_drafted_head_depend_only_on_their_rng_counters, on, test_devices) {
     check_draws_by_place<drafted_on<on>>({}, false);  // K tokens of 15 drafts are many rows
 }
 
@@ -434,7 +434,7 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
 }
 
 // All matrix products are counted: the expected FLOPs follow from the parameters of the energy network and the drafts.
-BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_are_those_of_its_matrices) {
+BOOST_AUTO_TEST_CASE(the_flops_of_the_drafted_head_follow_from_its_matrices) {
     checked<float> m;
     double network_shared = 0, network_sample = 0, noise = 0, embd = 0, token = 0, table = 0;
     for (auto const& p : parameters_of(m.head)) {

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(flow_matching_trains_on_the_noise_of_its_positions
     check_keyed_training<flow_on<on>>(300, 8);
 }
 
-BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_flow_matching_and_a_rehearsal_takes_its_memory) {
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_flow_matching_and_a_dry_run_takes_its_memory) {
     check_step_laws<checked_flow<float>>(300, 8);
 }
 
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_flow_head_starts_as_published, on, test_devices)
 }
 
 // All matrix products for each sample are counted: the expected FLOPs follow from the network's parameters.
-BOOST_AUTO_TEST_CASE(the_flops_of_a_flow_head_are_those_of_its_matrices) {
+BOOST_AUTO_TEST_CASE(the_flops_of_a_flow_head_follow_from_its_matrices) {
     checked_flow<float> head;
     double shared = 0, sample = 0, first = 0;
     for (auto const& p : parameters_of(head)) {

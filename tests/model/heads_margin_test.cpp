@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_margin_head_trains_on_the_noise_of_its_positio
     check_keyed_training<margin_on<on>>(300, 8);
 }
 
-BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_the_margin_loss_and_a_rehearsal_takes_its_memory) {
+BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_the_margin_loss_and_a_dry_run_takes_its_memory) {
     check_step_laws<checked_margin<float>>(300, 8);
 }
 
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_right_guess_pays_for_near_samples_alone) {
                boost::test_tools::tolerance(1e-12));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_margin_head_are_those_of_their_places, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_of_the_margin_head_depend_only_on_their_rng_counters, on, test_devices) {
     check_draws_by_place<margin_on<on>>({}, block_backend<typename on::backend>);
 }
 
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, test_devices) 
     }
 }
 
-BOOST_AUTO_TEST_CASE(the_flops_of_a_margin_head_are_those_of_its_matrices) {
+BOOST_AUTO_TEST_CASE(the_flops_of_a_margin_head_follow_from_its_matrices) {
     checked_margin<float> head;
     double shared = 0;
     for (auto const& p : parameters_of(head))

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_backbone_has_the_parameters_it_reads_with, Input
     BOOST_TEST(names.contains("latent_proj.0.weight") == latents);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(its_gradients_are_those_of_central_differences, Input, inputs) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(its_gradients_match_central_differences, Input, inputs) {
     drawn_model<double, Input::value> p;
     auto const tokens = some_tokens(2 * P * K);
     auto const dy = draws<double>(2 * P * D, 3);

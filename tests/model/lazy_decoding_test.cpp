@@ -21,7 +21,7 @@ ids sorted(ids x) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_token_is_wanted_while_enough_of_the_group_begin_alike) {
+BOOST_AUTO_TEST_CASE(a_token_is_decoded_while_enough_of_the_group_agree) {
     ids const patches{5, no, no, 7, no, no, 5, no, no, 5, no, no, 5, 1, no};
     BOOST_TEST(undecided_patches(patches, 3, 0, {5, 1}).empty());
     BOOST_TEST(sorted(undecided_patches(patches, 3, 1, {5, 1})) == (ids{0, 1, 2, 3}), boost::test_tools::per_element());
@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(a_token_is_wanted_while_enough_of_the_group_begin_alike) {
     BOOST_TEST(undecided_patches(ids{no, no}, 2, 0, {3, 3}).empty());
 }
 
-BOOST_AUTO_TEST_CASE(patches_that_are_alike_are_decoded_as_far_as_they_are) {
+BOOST_AUTO_TEST_CASE(equal_patches_are_decoded_as_far_as_they_agree) {
     untrained const u;
     using model = untrained::model_type;
     constexpr auto K = static_cast<std::size_t>(model::K);

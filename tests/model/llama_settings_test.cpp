@@ -65,7 +65,7 @@ template <class Model> void set_weights(Model& model) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(logits_are_those_of_the_formulas, scaling, scalings) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(logits_match_the_formulas, scaling, scalings) {
     using model_type = autoregressive_model<scaling::C, space<cpu, double>>;
     owned_model<model_type> own(V, model_mode::inference);
     set_weights(own.model);

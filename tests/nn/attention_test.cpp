@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_pair_turns_by_its_angle, E, test_devices) {
 }
 
 // Sequences of different lengths in one step give the same results as alone, in any thread order.
-BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_are_extended_together, E, test_devices) {
     using T = typename E::scalar;
     using backend = typename E::backend;
     constexpr index_t D = 32, fresh = 3;
@@ -277,15 +277,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sequences_of_any_length_go_on_together, E, test_de
         p.ctx.order = order;
         kv_cache<16, space<backend, T>> cache(3, 80);
         kv_cache<16, space<cpu, double>> exact(3, 80);
-        auto const go_on = [&](index_t b, index_t length) {
+        auto const advance = [&](index_t b, index_t length) {
             auto const x = draws<double>(length * D, 10 + static_cast<std::uint64_t>(b));
             numbers<T, backend> const narrow(x.begin(), x.end());
             index_t const which[] = {b};
             p.model.inner.extend(p.ctx, in_rows<backend, D>(narrow), cache, theta, which);
             reference.model.inner.extend(reference.ctx, in_rows<cpu, D>(x), exact, theta, which);
         };
-        go_on(0, 70);
-        go_on(2, 33);
+        advance(0, 70);
+        advance(2, 33);
         auto const x = draws<double>(3 * fresh * D, 5);
         numbers<T, backend> const narrow(x.begin(), x.end());
         index_t const all[] = {2, 0, 1};

@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
     BOOST_TEST(cache.lengths == (std::vector<index_t>{0, 0}), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
+BOOST_AUTO_TEST_CASE(a_full_cache_is_an_error_and_stays_valid) {
     context<> ctx(1, 1);
     kv_cache<3> cache(1, 2);
     auto const three = positions(3, 1);
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_full_cache_says_so_and_keeps_what_it_has) {
     BOOST_TEST(told([&] { cache.truncate(0, -1); }).find("at least 0, found -1") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(memory_follows_what_is_filled) {
+BOOST_AUTO_TEST_CASE(memory_grows_with_the_filled_positions) {
     context<> ctx(1, 1);
     constexpr index_t many = index_t{1} << 40;
     kv_cache<3> cache(2, many);

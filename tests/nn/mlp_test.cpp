@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(names_as_published) {
     BOOST_TEST(count_parameters(layer) == 3 * 5 * 11);
 }
 
-BOOST_AUTO_TEST_CASE(what_forward_takes_and_backward_borrows) {
+BOOST_AUTO_TEST_CASE(memory_of_forward_and_backward) {
     prepared<small<float>, float> p;
     auto const x = draws<float>(4 * 5, 1);
     std::vector<float> dx(20);

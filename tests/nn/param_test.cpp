@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(the_seed_decides_and_the_threads_do_not) {
     BOOST_CHECK((std::vector<float>(all[0].begin(), all[0].begin() + 300) != all[1]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(every_device_starts_a_model_alike, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(every_device_initialises_a_model_equally, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     sequential<linear<9, 20, with_bias::yes, space<backend, T>>, layer_norm_layer<20, space<backend, T>>,
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(a_frozen_model_has_no_gradients) {
     BOOST_TEST(m.values.used() >= static_cast<std::size_t>(count_parameters(model)) * sizeof(float));
 }
 
-BOOST_AUTO_TEST_CASE(who_received_a_gradient_and_who_decays) {
+BOOST_AUTO_TEST_CASE(gradients_and_weight_decay_per_parameter) {
     owned m;
     model_type model;
     allocate(model, m.values, &m.gradients);

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(laws) {
 }
 
 // Both draw their parameters in the order of visit, so these are equal.
-BOOST_AUTO_TEST_CASE(it_is_the_chain_of_its_layers_bit_for_bit) {
+BOOST_AUTO_TEST_CASE(a_sequential_equals_its_layers_bit_for_bit) {
     prepared<three<float>, float> a;
     prepared<written_out<float>, float> b;
     auto const x = draws<float>(7 * 6, 1);

@@ -86,7 +86,7 @@ template <class Model> void check_calm(evaluation_settings settings) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_calm_is_scored_alike_by_any_number_of_ranks) {
+BOOST_AUTO_TEST_CASE(a_calm_is_scored_equally_by_any_number_of_ranks) {
     evaluation_settings settings{.block_tokens = block, .samples = 4, .seed = 9, .batch = 2};
     check_calm<calm_model<calm::test::small>>(settings);  // K 2: samples span two patches
     check_calm<calm_model<calm::test::base>>(settings);
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_calm_is_scored_alike_by_any_number_of_ranks) {
     check_calm<calm_model<calm::test::small>>(settings);
 }
 
-BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_alike_by_any_number_of_ranks) {
+BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_equally_by_any_number_of_ranks) {
     using autoencoder_type = calm_model<calm::test::small>::autoencoder_type;
     auto const text = text_of(200);
     evaluation_settings settings{.block_tokens = block, .seed = 9};
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_is_scored_alike_by_any_number_of_ranks) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_scored_alike_by_any_number_of_ranks) {
+BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_scored_equally_by_any_number_of_ranks) {
     auto const text = text_of(30);
     bigram_table const table(V, text_of(20, 6));
     std::vector<index_t> const bytes{1, 2, 3, 1, 1, 1, 1, 1, 0, 0, 0};
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
 }
 
 // A rank that sends impossible values: sizes, piece numbers, counts.
-BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
+BOOST_AUTO_TEST_CASE(results_of_other_ranks_are_validated) {
     struct found {
         index_t number;
         double result;
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(what_another_rank_found_is_checked) {
         BOOST_CHECK_EXCEPTION(on_ranks(2,
                                        [&](process_group& ranks) {
                                            std::array<index_t, 2> counts{1, ranks.is_first() ? 1 : count};
-                                           detail::add_up(&ranks, counts);
+                                           detail::all_reduce(&ranks, counts);
                                        }),
                               error, [](error const& e) {
                                   return e.code() == errc::distributed &&

@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(a_message_is_read_as_it_was_written) {
     from.require_end();
 }
 
-BOOST_AUTO_TEST_CASE(nothing_of_a_message_is_believed) {
+BOOST_AUTO_TEST_CASE(messages_are_validated) {
     message_writer to;
     to.add(std::uint64_t{1} << 62);
     auto const& bytes = to.bytes();
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_wrap_or_are_too_large_take_no_memory) {
     BOOST_TEST(has(only(text), "rank 0: expected a text of at most 67108864 bytes, found one of"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_gathered_and_broadcast_is_what_was_there) {
+BOOST_AUTO_TEST_CASE(gather_and_broadcast_deliver_the_bytes) {
     auto const none = thrown_by(3, [](process_group& ranks) {
         std::string const own(static_cast<std::size_t>(ranks.rank()) * 3, static_cast<char>('a' + ranks.rank()));
         auto const all = gather_messages(ranks, std::as_bytes(std::span(own)), 6);
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(what_is_gathered_and_broadcast_is_what_was_there) {
     BOOST_TEST(none.empty());
 }
 
-BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
+BOOST_AUTO_TEST_CASE(every_rank_reports_the_same_difference) {
     auto const heard = [](std::function<std::vector<setting>(int)> const& of) {
         return thrown_by(4, [&](process_group& ranks) { require_same_settings(ranks, of(ranks.rank())); });
     };
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(every_rank_says_the_same_of_what_differs) {
 }
 
 // A rank that is still working on its pieces learns that another one failed.
-BOOST_AUTO_TEST_CASE(a_failure_is_heard_between_pieces) {
+BOOST_AUTO_TEST_CASE(a_failure_is_noticed_between_pieces) {
     auto const heard = thrown_by(2, [](process_group& ranks) {
         if (!ranks.is_first()) {
             error const why(errc::data, "text.txt", "line 3", "is damaged");

@@ -130,7 +130,7 @@ std::vector<float> on_host_of(context<emulated> const& ctx, vector_view<float, d
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_devices_send_is_what_comes) {
+BOOST_AUTO_TEST_CASE(device_memory_arrives_unchanged) {
     for (int const R : {1, 2, 3, 4}) {
         fake_fabric fabric(R);
         std::vector<int> good(static_cast<std::size_t>(R));
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(another_size_than_its_place_goes_nowhere) {
     for (int r = 0; r < 3; ++r) BOOST_TEST(fabric.of(r).groups == (r == 2 ? 3 : 4));
 }
 
-BOOST_AUTO_TEST_CASE(what_goes_wrong_in_nccl_is_said_by_the_rank_that_sees_it) {
+BOOST_AUTO_TEST_CASE(nccl_errors_are_reported_by_their_rank) {
     for (int const group : {0, 2}) {
         fake_fabric fabric(3);
         fabric.failing = 1;
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(messages_that_never_come_are_not_waited_for_longer_than_tim
 }
 
 // Like sharded_optimizer_test on the CPU, through both transports that devices have.
-BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
+BOOST_AUTO_TEST_CASE(shards_of_a_device_are_reduced_in_the_tree_and_gathered) {
     std::vector<bool> const marked{true, false, false, true, true, false};
     for (bool const by_nccl : {false, true})
         for (int const R : {2, 3, 4})
@@ -278,8 +278,8 @@ BOOST_AUTO_TEST_CASE(shares_of_a_device_add_up_in_the_tree_and_are_gathered) {
                         }
                         copy_to_device(ctx, own.all[i].value.data(), std::span<float const>(sums));
                     }
-                    fine &= bytes_of([&] { shares.gather_values(); }) == 4 * owned * others;
-                    fine &= bytes_of([&] { shares.gather_gradients(marked); }) == 4 * owned_marked * others;
+                    fine &= bytes_of([&] { shares.all_gather_values(); }) == 4 * owned * others;
+                    fine &= bytes_of([&] { shares.all_gather_gradients(marked); }) == 4 * owned_marked * others;
                     shares.require_same_settings({});
                     for (std::size_t i = 0; i < sizes.size(); ++i) {
                         auto const part = shares.own(i);

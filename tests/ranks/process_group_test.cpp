@@ -47,7 +47,7 @@ std::string what_comes_of(int ranks, std::function<void(process_group&)> const& 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_is_broadcast_and_gathered_is_what_was_there) {
+BOOST_AUTO_TEST_CASE(broadcast_and_gather_deliver_the_bytes) {
     for (int const R : {1, 2, 3, 4, 7}) {
         std::atomic<int> good = 0;
         on_ranks(R, [&](process_group& ranks) {
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(what_is_broadcast_and_gathered_is_what_was_there) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(sums_are_those_of_the_tree) {
+BOOST_AUTO_TEST_CASE(sums_match_the_tree) {
     constexpr std::size_t n = 1000;
     for (int const R : {1, 2, 3, 4, 5, 8}) {
         std::vector<std::vector<float>> sums(static_cast<std::size_t>(R));
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(an_exchange_that_one_rank_never_finishes_ends) {
     BOOST_TEST(has(silent, "run the same command again, with any number of ranks"), silent);
 }
 
-BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named_and_not_waited_for) {
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_answer_is_named_within_the_timeout) {
     using clock = std::chrono::steady_clock;
     std::array<std::atomic<double>, 3> waited = {-1, -1, -1};
     auto const came = what_comes_of(3, [&](process_group& ranks) {
@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE(before_work_others_are_waited_for) {
     BOOST_TEST(came == "nothing");
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_do_not_agree_are_told) {
+BOOST_AUTO_TEST_CASE(ranks_with_different_settings_are_reported) {
     auto const came = what_comes_of(2, [&](process_group& ranks) {
         std::vector<int> all(ranks.rank() == 0 ? 2 : 4);
         std::vector<int> const own(all.size() / 2);

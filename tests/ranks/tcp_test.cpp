@@ -129,7 +129,7 @@ bool holds(int R, std::function<bool(tcp_ranks&)> const& f) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_ranks_say_to_each_other_arrives) {
+BOOST_AUTO_TEST_CASE(messages_between_ranks_arrive) {
     for (int const R : {1, 2, 3, 5})
         BOOST_TEST(holds(R,
                          [&](tcp_ranks& ranks) {
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(much_goes_both_ways_at_once_and_in_order) {
                    R << " ranks");
 }
 
-BOOST_AUTO_TEST_CASE(the_failure_of_one_is_heard_by_all) {
+BOOST_AUTO_TEST_CASE(every_rank_receives_the_failure_of_one) {
     auto const said = said_by(3, [&](tcp_ranks& ranks) {
         ranks.barrier();
         if (ranks.rank() == 1) throw error(errc::data, "no more text");
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(the_failure_of_one_is_heard_by_all) {
 }
 
 // Like a killed process, whose sockets the system closes.
-BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
+BOOST_AUTO_TEST_CASE(a_rank_that_has_ended_is_named_at_once) {
     auto const said = said_by(3, [&](tcp_ranks& ranks) {
         ranks.timeout_active = true;
         ranks.timeout = 3600;  // no timeout
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(who_has_ended_is_named_at_once) {
 }
 
 // A rank that works between exchanges and polls now and then learns of it too.
-BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
+BOOST_AUTO_TEST_CASE(a_working_rank_notices_that_another_has_ended) {
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
         ranks.barrier();
         while (ranks.is_first()) ranks.poll_failures();
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(who_works_hears_that_another_has_ended) {
     BOOST_TEST(has(said[0], "rank 1 has ended"), said[0]);
 }
 
-BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named) {
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_answer_is_named) {
     std::atomic<bool> over = false;
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
         ranks.timeout_active = true;
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(who_gives_no_answer_is_named) {
     BOOST_TEST(has(said[0], "rank 1 gave no answer for 0.2 s"), said[0]);
 }
 
-BOOST_AUTO_TEST_CASE(sizes_that_differ_are_told) {
+BOOST_AUTO_TEST_CASE(different_sizes_are_reported) {
     auto const said = said_by(2, [&](tcp_ranks& ranks) {
         std::vector<int> all(ranks.rank() == 0 ? 2 : 4);
         std::vector<int> const own(all.size() / 2);
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_differ_are_told) {
     BOOST_TEST((has(said[0], "found") || has(said[1], "found")));
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_told) {
+BOOST_AUTO_TEST_CASE(missing_ranks_are_reported) {
     auto const nothing = [](tcp_ranks&) {};
     auto const alone = said_by(1, nothing, [](tcp_endpoint& here) { here.ranks = 3; }, {.meet = 0.3});
     BOOST_TEST(has(alone[0], "expected 3 ranks to meet at 127.0.0.1:"), alone[0]);
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_come_are_told) {
     BOOST_TEST(has(lost[0], "rank 0 did not come in time"), lost[0]);
 }
 
-BOOST_AUTO_TEST_CASE(addresses_that_cannot_be_are_told_with_what_names_them) {
+BOOST_AUTO_TEST_CASE(invalid_addresses_are_reported_with_their_option) {
     auto const at = [](std::string const& host, bool insecure) {
         return said_by(
             1, [](tcp_ranks&) {},
@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(ranks_with_a_secret_meet) {
 
 // A guest that is not a rank of the job is refused without disturbing others, and learns the reason if it may. Rank 0
 // keeps waiting for its own ranks and reports a refusal once.
-BOOST_AUTO_TEST_CASE(who_is_none_of_the_ranks_is_turned_away_alone) {
+BOOST_AUTO_TEST_CASE(a_process_that_is_no_rank_is_refused_alone) {
     auto const port = free_port();
     std::mutex mutex;
     std::vector<std::string> heard;
@@ -378,7 +378,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_refused) {
 }
 
 // A process that listens in place of rank 0 must prove that it has the secret too.
-BOOST_AUTO_TEST_CASE(a_false_rank_0_is_not_believed) {
+BOOST_AUTO_TEST_CASE(a_false_rank_0_is_refused) {
     auto const port = free_port();
     auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
     std::jthread const liar([&](std::stop_token const& over) {
@@ -437,7 +437,7 @@ BOOST_AUTO_TEST_CASE(a_proof_cannot_be_passed_on) {
 
 // Strangers that send nothing or garbage do not keep the ranks from meeting. No other interface is listened on, and
 // none at all once all ranks have met.
-BOOST_AUTO_TEST_CASE(strangers_are_let_alone_and_doors_are_closed) {
+BOOST_AUTO_TEST_CASE(foreign_connections_are_ignored_and_sockets_closed) {
     auto const port = free_port();
     auto const at = detail::addresses_of("127.0.0.1", port).front(),
                beside = detail::addresses_of("127.0.0.2", port).front();
@@ -480,8 +480,8 @@ BOOST_AUTO_TEST_CASE(a_guest_whose_time_is_over_is_not_let_in) {
         BOOST_TEST(guest.send(all).value_or(0) == all.size());
         auto const now = std::chrono::steady_clock::now();
         detail::tcp_guest one(std::move(host), now + std::chrono::seconds(in_time ? 60 : -1));
-        auto state = one.go_on(self);
-        while (state == detail::tcp_guest::state::waiting) state = one.go_on(self);
+        auto state = one.advance(self);
+        while (state == detail::tcp_guest::state::waiting) state = one.advance(self);
         BOOST_TEST((state == (in_time ? detail::tcp_guest::state::trusted : detail::tcp_guest::state::refused)));
     }
 }
@@ -526,7 +526,7 @@ BOOST_AUTO_TEST_CASE(signs_of_life_are_no_messages) {
 
 // However another rank describes its failure, this rank fails with a valid status and a text that is safe for a
 // terminal.
-BOOST_AUTO_TEST_CASE(a_failure_that_is_told_is_one) {
+BOOST_AUTO_TEST_CASE(only_a_well_formed_failure_message_is_reported) {
     auto const told = [](std::string const& bytes, std::uint32_t kind) {
         std::optional<errc> code;
         auto [rank_1, first] = joined({.meet = 60}, [&](tcp_ranks& ranks) {
@@ -650,7 +650,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
 }
 
 // Each rank finds its own job in any order of arrival.
-BOOST_AUTO_TEST_CASE(two_jobs_at_one_port_do_not_mix) {
+BOOST_AUTO_TEST_CASE(two_jobs_at_one_port_stay_separate) {
     auto const port = free_port();
     std::vector<std::future<std::string>> all;
     for (int const i : {1, 3, 0, 2}) {

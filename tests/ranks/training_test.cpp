@@ -142,27 +142,29 @@ public:
     [[nodiscard]] int rank() const override { return shares_.rank(); }
     [[nodiscard]] int count() const override { return shares_.count(); }
     [[nodiscard]] index_t micro_batches(index_t n) const override { return shares_.micro_batches(n); }
-    void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
-                        index_t tokens) override {
-        shares_.begin_together(seed, state, recipe, tokens);
+    void begin_run(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
+                   index_t tokens) override {
+        shares_.begin_run(seed, state, recipe, tokens);
     }
-    double agree_on_time(index_t steps_done) override { return shares_.agree_on_time(steps_done); }
-    [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return shares_.group_begins(); }
-    void begin_adding_up(std::size_t group) override {
+    double sync_clock(index_t steps_done) override { return shares_.sync_clock(steps_done); }
+    [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const override { return shares_.bucket_begins(); }
+    void begin_reduce(std::size_t group) override {
         if (ctx_.after_gradients) ++early_;
-        shares_.begin_adding_up(group);
+        shares_.begin_reduce(group);
     }
     void make_progress() override { shares_.make_progress(); }
-    void add_up(std::span<std::byte> losses) override { shares_.add_up(losses); }
-    void gather_values() override { shares_.gather_values(); }
-    void gather_gradients(std::vector<bool> const& marked) override { shares_.gather_gradients(marked); }
+    void reduce_gradients(std::span<std::byte> losses) override { shares_.reduce_gradients(losses); }
+    void all_gather_values() override { shares_.all_gather_values(); }
+    void all_gather_gradients(std::vector<bool> const& marked) override { shares_.all_gather_gradients(marked); }
     [[nodiscard]] std::size_t buffer_bytes() const override { return shares_.buffer_bytes(); }
     [[nodiscard]] part own(std::size_t i) const override { return shares_.own(i); }
     [[nodiscard]] index_t ranges() const override { return shares_.ranges(); }
-    std::span<double const> squares_of_all(std::span<double const> own) override { return shares_.squares_of_all(own); }
-    [[nodiscard]] std::size_t first_bad() const override { return shares_.first_bad(); }
-    void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
-        shares_.gather_to_first(from, to);
+    std::span<double const> all_gather_squares(std::span<double const> own) override {
+        return shares_.all_gather_squares(own);
+    }
+    [[nodiscard]] std::size_t first_nonfinite() const override { return shares_.first_nonfinite(); }
+    void gather_on_rank_0(std::span<void const* const> from, std::span<void* const> to) override {
+        shares_.gather_on_rank_0(from, to);
     }
 
 private:
@@ -304,7 +306,7 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
 }
 
 // Also if gradients of later layers are exchanged while earlier layers are computed.
-BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_that_go_during_backward_change_no_bit, model, of_every_kind) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_exchanged_during_backward_change_no_bit, model, of_every_kind) {
     auto r = steps_of<recipe_of<model>>(3, 4);
     r.optimizer.muon = 0;  // Muon's gradients are exchanged after backward
     if constexpr (requires { r.objective.samples; }) r.objective.samples = 3;
@@ -345,7 +347,7 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_with_a_device_changes_no_bit) {
     by_nccl = false;
 }
 
-BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
+BOOST_AUTO_TEST_CASE(a_run_resumes_with_any_number_of_ranks) {
     auto const whole = calm_on(1, 6, 4);
     for (int const before : {1, 4}) {
         kept_state kept;
@@ -360,7 +362,7 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_with_any_number_of_ranks) {
 }
 
 // A step's rounded copies depend on the weights, the seed and the step, not on the rank or on where a run resumed.
-BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_alike_on_all_ranks, model, of_autoencoders) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_equally_on_all_ranks, model, of_autoencoders) {
     auto const whole = rounded_on<model>(1, 4, weight_rounding::stochastic);
     BOOST_TEST((rounded_on<model>(2, 4, weight_rounding::stochastic) == whole));
     // A device takes too long for the rest.
@@ -394,7 +396,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
     BOOST_TEST(!done.steps.empty());  // how many depends on the machine
 }
 
-BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one_rank) {
+BOOST_AUTO_TEST_CASE(non_finite_steps_are_reported_and_skipped_as_by_one_rank) {
     std::vector<std::string> said;
     for (int const R : {1, 2}) {
         auto r = steps_of<autoencoder_recipe>(6, 2);
@@ -420,7 +422,7 @@ BOOST_AUTO_TEST_CASE(numbers_that_are_not_finite_are_told_and_left_out_as_by_one
     BOOST_TEST(said[3] == said[1]);
 }
 
-BOOST_AUTO_TEST_CASE(what_one_rank_cannot_do_ends_all) {
+BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_all) {
     auto const r = steps_of<autoencoder_recipe>(6, 4);
     std::vector<std::string> heard(4);
     BOOST_CHECK_EXCEPTION(
@@ -475,7 +477,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
 }
 
 // Only rank 0 holds and plans for the optimizer state of all ranks, while it is saved; the others have names and sizes.
-BOOST_AUTO_TEST_CASE(rank_0_alone_has_memory_for_the_moments_of_all) {
+BOOST_AUTO_TEST_CASE(only_rank_0_has_memory_for_all_optimizer_state) {
     std::array<std::size_t, 3> bytes{}, planned{};
     std::size_t whole = 0;
     on_ranks(3, [&](process_group& ranks) {

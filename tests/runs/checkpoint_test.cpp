@@ -108,7 +108,7 @@ struct outcome {
 // One process of a run: resumes from the directory and stops after `most` steps. Calls `event` at every step, and
 // before, during and after each save.
 template <class Run>
-outcome go_on(
+outcome advance(
     std::string const& directory, index_t steps, index_t most, int threads = 1,
     std::function<void()> const& event = [] {}) {
     Run own(steps);
@@ -157,15 +157,15 @@ template <class T> bool same_bits(std::vector<T> const& a, std::vector<T> const&
 template <class Run> void check_that_parts_are_the_whole() {
     constexpr index_t steps = 13;
     temporary_folder const folder;
-    auto const whole = go_on<Run>(folder.path("whole"), steps, steps);
+    auto const whole = advance<Run>(folder.path("whole"), steps, steps);
     BOOST_TEST(whole.data.epoch >= 1u);
     for (index_t const first : {1, 5, 12}) {
         auto const directory = folder.path("parts" + std::to_string(first));
-        auto part = go_on<Run>(directory, steps, first);
+        auto part = advance<Run>(directory, steps, first);
         auto losses = part.losses;
         for (index_t const next : {index_t{3}, steps}) {
             if (part.state.step == steps) break;
-            part = go_on<Run>(directory, steps, next, 2);
+            part = advance<Run>(directory, steps, next, 2);
             losses.insert(losses.end(), part.losses.begin(), part.losses.end());
         }
         BOOST_TEST(part.state.step == steps);
@@ -175,7 +175,7 @@ template <class Run> void check_that_parts_are_the_whole() {
         BOOST_TEST(same_bits(part.moments, whole.moments));
         BOOST_TEST((part.data == whole.data));
         BOOST_TEST(part.state.seconds > 0);
-        auto const finished = go_on<Run>(directory, steps, steps);
+        auto const finished = advance<Run>(directory, steps, steps);
         BOOST_TEST(finished.losses.empty());
         BOOST_TEST(same_bits(finished.weights, whole.weights));
     }
@@ -198,13 +198,13 @@ BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
     auto const changed = [&]<class Before, class After>(std::type_identity<Before>, std::type_identity<After>,
                                                         index_t hidden_from) {
         temporary_folder const folder;
-        auto const last = go_on<Before>(folder.path("parts"), steps, before);
+        auto const last = advance<Before>(folder.path("parts"), steps, before);
         std::filesystem::copy(folder.path("parts"), folder.path("whole"),
                               std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
-        auto const whole = go_on<After>(folder.path("whole"), steps, steps);
-        auto const first = go_on<After>(folder.path("parts"), steps, 1);
+        auto const whole = advance<After>(folder.path("whole"), steps, steps);
+        auto const first = advance<After>(folder.path("parts"), steps, 1);
         BOOST_TEST(first.state.hidden_from == hidden_from);
-        auto const rest = go_on<After>(folder.path("parts"), steps, steps);
+        auto const rest = advance<After>(folder.path("parts"), steps, steps);
         BOOST_TEST(rest.state.updates == steps);
         BOOST_TEST(rest.state.hidden_from == hidden_from);
         BOOST_TEST(same_bits(rest.weights, whole.weights));
@@ -232,13 +232,13 @@ BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
 BOOST_AUTO_TEST_CASE(a_chain_of_processes_that_die_at_every_event_ends_in_the_same_model) {
     constexpr index_t steps = 13;
     temporary_folder const folder;
-    auto const whole = go_on<autoencoder_run>(folder.path("whole"), steps, steps);
+    auto const whole = advance<autoencoder_run>(folder.path("whole"), steps, steps);
     int deaths = 0;
     for (bool died = true; died; deaths += died ? 1 : 0) {
         pid_t const child = ::fork();
         if (child == 0) {
             int left = deaths + 1;
-            static_cast<void>(go_on<autoencoder_run>(folder.path("parts"), steps, steps, 1, [&] {
+            static_cast<void>(advance<autoencoder_run>(folder.path("parts"), steps, steps, 1, [&] {
                 if (--left == 0) ::kill(::getpid(), SIGKILL);
             }));
             ::_exit(0);
@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(a_chain_of_processes_that_die_at_every_event_ends_in_the_sa
             BOOST_TEST(WEXITSTATUS(status) == 0);
     }
     BOOST_TEST(deaths > 10);
-    auto const finished = go_on<autoencoder_run>(folder.path("parts"), steps, steps);
+    auto const finished = advance<autoencoder_run>(folder.path("parts"), steps, steps);
     BOOST_TEST(finished.losses.empty());
     BOOST_TEST(same_bits(finished.weights, whole.weights));
     BOOST_TEST((finished.data == whole.data));
@@ -260,9 +260,9 @@ BOOST_AUTO_TEST_CASE(a_chain_of_processes_that_die_at_every_event_ends_in_the_sa
 
 BOOST_AUTO_TEST_CASE(a_run_that_grows_is_the_longer_one) {
     temporary_folder const folder;
-    auto const whole = go_on<autoencoder_run>(folder.path("long"), 9, 9);
-    static_cast<void>(go_on<autoencoder_run>(folder.path("short"), 4, 4));
-    auto const grown = go_on<autoencoder_run>(folder.path("short"), 9, 9);
+    auto const whole = advance<autoencoder_run>(folder.path("long"), 9, 9);
+    static_cast<void>(advance<autoencoder_run>(folder.path("short"), 4, 4));
+    auto const grown = advance<autoencoder_run>(folder.path("short"), 9, 9);
     BOOST_TEST(grown.losses.size() == 5u);
     BOOST_TEST(same_bits(grown.weights, whole.weights));
 }
@@ -289,7 +289,7 @@ BOOST_AUTO_TEST_CASE(time_that_was_used_counts) {
     BOOST_CHECK_THROW(train_autoencoder(ctx, one.own.model, blocks, one.recipe, callbacks), error);
 }
 
-BOOST_AUTO_TEST_CASE(a_record_comes_back_with_all_that_was_said) {
+BOOST_AUTO_TEST_CASE(a_record_is_read_back_completely) {
     temporary_folder const folder;
     checkpoint_record r;
     r.state = {.step = 40,
@@ -340,7 +340,7 @@ BOOST_AUTO_TEST_CASE(a_state_that_cannot_be_is_refused) {
     BOOST_TEST(has(complaint("{", "{" + std::string(json_limit::state, ' ')), "at most 1000000 bytes, found 1000"));
 }
 
-BOOST_AUTO_TEST_CASE(moments_of_another_model_change_nothing) {
+BOOST_AUTO_TEST_CASE(optimizer_state_of_another_model_is_refused) {
     temporary_folder const folder;
     autoencoder_run one(1);
     adamw optimizer(one.own.model);
@@ -421,7 +421,7 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
     BOOST_TEST(ended == 20);
 }
 
-BOOST_AUTO_TEST_CASE(a_moment_that_is_no_number_is_neither_written_nor_read) {
+BOOST_AUTO_TEST_CASE(optimizer_state_with_nan_is_neither_written_nor_read) {
     temporary_folder const folder;
     std::filesystem::create_directory(folder.path("one"));
     std::vector<float> moments{1, 2, 3};
@@ -443,7 +443,7 @@ BOOST_AUTO_TEST_CASE(a_moment_that_is_no_number_is_neither_written_nor_read) {
     BOOST_TEST(moments == (std::vector<float>{7, 7, 7}));
 }
 
-BOOST_AUTO_TEST_CASE(weights_that_are_no_numbers_leave_the_last_checkpoint) {
+BOOST_AUTO_TEST_CASE(weights_with_nan_leave_the_last_checkpoint) {
     temporary_folder const folder;
     run_directory run(folder.path("run"));
     autoencoder_run one(2);

@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(a_line_is_one_json_object) {
     BOOST_TEST(folder.content("metrics.jsonl").ends_with("}\n{}\n"));
 }
 
-BOOST_AUTO_TEST_CASE(numbers_come_back_as_they_were) {
+BOOST_AUTO_TEST_CASE(numbers_are_read_back_unchanged) {
     temporary_folder const folder;
     metrics_log log(folder.path("m"));
     std::vector<double> const values{1.0 / 3, -0.0,          1e-310, 6.02e23,
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(whole_numbers_keep_every_digit_and_their_sign) {
                                          "\"least\":-9223372036854775808,\"one\":1}");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_finite_is_null) {
+BOOST_AUTO_TEST_CASE(non_finite_numbers_are_null) {
     double const inf = std::numeric_limits<double>::infinity();
     std::vector<calm::metric> const metrics{{"a", std::nan("")}, {"b", inf}, {"c", std::vector{-inf, 1.0}}};
     BOOST_TEST(calm::to_json(metrics) == "{\"a\":null,\"b\":null,\"c\":[null,1]}");
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(words_are_escaped) {
     BOOST_TEST(calm::to_json(metrics) == "{\"a\\\"b\":\"line\\u000a\\\\ \\u0001 \xc3\xa9\"}");
 }
 
-BOOST_AUTO_TEST_CASE(every_line_is_in_the_file_at_once_and_a_later_log_goes_on) {
+BOOST_AUTO_TEST_CASE(lines_are_written_at_once_and_a_later_log_appends) {
     temporary_folder const folder;
     {
         metrics_log log(folder.path("m"));
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(every_line_is_in_the_file_at_once_and_a_later_log_goes_on) 
     BOOST_TEST(folder.content("torn") == "{\"a\":1}\n{\"a\n{\"a\":2}\n");
 }
 
-BOOST_AUTO_TEST_CASE(a_run_that_goes_on_cuts_its_log) {
+BOOST_AUTO_TEST_CASE(a_resumed_run_truncates_its_log) {
     temporary_folder const folder;
     auto const path = folder.with("m", "{\"a\":1}\n{\"a\":2}\n{\"a\":3");
     {

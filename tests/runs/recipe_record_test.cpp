@@ -5,7 +5,7 @@
 
 using namespace calm;
 
-BOOST_AUTO_TEST_CASE(what_the_weights_depend_on_is_recorded) {
+BOOST_AUTO_TEST_CASE(everything_that_determines_the_weights_is_recorded) {
     calm_recipe<energy_objective> r;
     r.steps = 100;
     auto const same_as = [&, before = record_of(r, 1)](auto&& change) {

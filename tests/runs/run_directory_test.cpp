@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(the_newest_and_the_best_are_kept) {
     BOOST_TEST(text_of_file(run.path("model.safetensors")) == "the weights of step 5");
 }
 
-BOOST_AUTO_TEST_CASE(an_interrupted_publication_is_finished_by_whoever_opens_the_run) {
+BOOST_AUTO_TEST_CASE(opening_a_run_finishes_an_interrupted_publication) {
     temporary_folder const folder;
     auto const path = folder.path("run");
     {
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(checkpoints_of_another_run_are_not_reached_through_a_link) 
     BOOST_TEST(std::filesystem::exists(folder.path("victim/checkpoints/step-00000001")));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_run_is_left_alone) {
+BOOST_AUTO_TEST_CASE(other_directories_are_left_alone) {
     temporary_folder const folder;
     static_cast<void>(folder.with("file", "x"));
     BOOST_TEST(!run_directory::can_hold(folder.path("file")));

@@ -64,7 +64,7 @@ std::size_t name_of(std::vector<token_id> const& pool, std::size_t at) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(odds_are_those_of_the_reference) {
+BOOST_AUTO_TEST_CASE(odds_match_the_reference) {
     auto const cases = batch_cases();
     BOOST_TEST(cases.size() >= 28U);
     for (auto const& one : cases) {

@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(a_patch_draws_its_noise_at_its_own_place) {
     BOOST_TEST(r.tokens == tokens, boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(tokens_are_told_patch_by_patch) {
+BOOST_AUTO_TEST_CASE(tokens_are_streamed_patch_by_patch) {
     untrained const u;
     context<> ctx(1, 2);
     special_tokens const never{94, -1, 96};
@@ -180,7 +180,7 @@ std::vector<sampler> all_rules() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(many_prompts_write_what_each_writes_alone) {
+BOOST_AUTO_TEST_CASE(prompts_in_a_batch_give_the_same_texts_as_alone) {
     untrained const u;
     // An EOS that ends some texts early and others not.
     special_tokens ends = special;
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
+BOOST_AUTO_TEST_CASE(block_kernels_generate_as_the_cpu_does) {
     constexpr index_t vocabulary = 8192;  // large enough for the batch rule to decode lazily
     untrained u(vocabulary);
     calm_model<base, space<emulated>> same{vocabulary};
@@ -383,7 +383,7 @@ BOOST_AUTO_TEST_CASE(block_kernels_write_what_the_cpu_writes) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(new_tokens_of_many_prompts_are_told_with_their_number) {
+BOOST_AUTO_TEST_CASE(streamed_tokens_carry_the_number_of_their_prompt) {
     untrained const u;
     context<> ctx(1, 2);
     special_tokens const never{94, -1, 96};
@@ -417,7 +417,7 @@ BOOST_AUTO_TEST_CASE(noise_of_scale_nothing_writes_one_text_whatever_the_seed) {
     BOOST_TEST((scaled.tokens != one.tokens));
 }
 
-BOOST_AUTO_TEST_CASE(as_many_tokens_as_nobody_writes_take_no_memory) {
+BOOST_AUTO_TEST_CASE(an_unreachable_token_limit_takes_no_memory) {
     untrained const u;
     context<> ctx(3, 1);
     generation_settings long_text = at(1, 1, limits::text_tokens);
@@ -456,7 +456,7 @@ BOOST_AUTO_TEST_CASE(no_text_comes_from_a_norm_that_overflowed) {
     BOOST_CHECK_NO_THROW(run(u.model, {.sampler = sampler::noise(temperature::of(1.0)), .max_tokens = 4 * K}));
 }
 
-BOOST_AUTO_TEST_CASE(latents_that_are_no_numbers_have_no_tokens) {
+BOOST_AUTO_TEST_CASE(latents_with_nan_have_no_tokens) {
     untrained u;
     auto const code_of = [&](sampler const& rule) {
         try {

@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(a_row_of_a_batch_is_the_row_alone) {
     BOOST_TEST(ctx.workspace.used() == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(a_session_says_what_it_cannot_read) {
+BOOST_AUTO_TEST_CASE(a_session_reports_unreadable_files) {
     untrained const u;
     context<> ctx(1, 1);
     using session = session_type;

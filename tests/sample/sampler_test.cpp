@@ -226,24 +226,24 @@ BOOST_AUTO_TEST_CASE(rules_take_the_temperatures_they_can_serve) {
     BOOST_TEST((sampler{}.rule == sampling_rule::adaptive));
     for (auto const rule : {sampling_rule::adaptive, sampling_rule::batch}) {
         BOOST_TEST(sampler::of(rule, at(0.25), 50).n == 4);
-        BOOST_TEST(sampler::of(rule, at(0.25), 50).most == 50);
+        BOOST_TEST(sampler::of(rule, at(0.25), 50).max_draws == 50);
         BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(0.4)); }), "take 1/2 (0.5) or 1/3 (0.333333)"));
         BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(1.5)); }), "take 1/1 (1) or 1/2 (0.5)"));
         BOOST_TEST(has(usage_sentence([&] { (void)sampler::of(rule, at(0.5), 0); }), "at least 1 patch"));
     }
     BOOST_TEST(sampler::exact(at(0.4)).n == 2);
-    BOOST_TEST(sampler::exact(at(0.4)).rest == 0.5, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(sampler::exact(at(0.4)).fraction == 0.5, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(sampler::exact(at(0.7)).n == 1);
     BOOST_TEST(sampler::exact(at(0.333333333)).n == 3);
-    BOOST_TEST(sampler::exact(at(0.333333333)).rest == 0.0);
-    BOOST_TEST(sampler::exact(at(0.5)).most == 100'000);
+    BOOST_TEST(sampler::exact(at(0.333333333)).fraction == 0.0);
+    BOOST_TEST(sampler::exact(at(0.5)).max_draws == 100'000);
     BOOST_TEST(sampler::exact(at(1e-300)).n > 100'000);
     for (double const T : {0.0, 1.01, 2.0})
         BOOST_TEST(has(usage_sentence([&] { (void)sampler::exact(at(T)); }), "above 0 and at most 1"));
     BOOST_TEST(sampler::noise(at(0.25)).noise_scale == 0.5);
     BOOST_TEST(sampler::noise(at(0)).noise_scale == 0.0);
     BOOST_TEST(sampler::noise(at(4)).noise_scale == 2.0);
-    BOOST_TEST(sampler::noise(at(4)).most == 1);
+    BOOST_TEST(sampler::noise(at(4)).max_draws == 1);
     for (auto const rule : {sampling_rule::adaptive, sampling_rule::batch, sampling_rule::exact})
         BOOST_TEST(sampler::of(rule, at(0.5)).noise_scale == 1.0);
 }
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(the_exact_rule_counts_draws_by_the_formula) {
         for (double const T : {1.0, 0.9, 0.7, 0.5, 0.4, 0.35}) {
             auto const rule = sampler::exact(temperature::of(T));
             double const inverse = 1 / T;
-            double const proofs = rule.rest > 0 ? sum_of_powers(p, inverse - 1) : 0.0;
+            double const proofs = rule.fraction > 0 ? sum_of_powers(p, inverse - 1) : 0.0;
             double const draws = (static_cast<double>(rule.n) + proofs) / sum_of_powers(p, inverse);
             auto const got = sample_often(rule, p, 10000, ++seed, 0.005);
             BOOST_TEST(got.mean_draws == draws, boost::test_tools::tolerance(0.02));
@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_counts_draws_by_the_formula) {
             }
 }
 
-BOOST_AUTO_TEST_CASE(the_adaptive_law_is_that_of_every_pool) {
+BOOST_AUTO_TEST_CASE(the_adaptive_distribution_matches_the_enumeration_of_pools) {
     std::uint64_t seed = 400;
     for (auto const& p : std::vector<std::vector<double>>{{0.6, 0.4}, {0.5, 0.3, 0.2}, {0.1, 0.2, 0.3, 0.4}})
         for (std::size_t const n : {1U, 2U, 3U})
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
                 // Draw d of a patch does not depend on the round in which it comes.
                 std::uint64_t draw = 0;
                 auto const source = [&](std::span<token_id> out) {
-                    BOOST_REQUIRE(static_cast<std::int64_t>(draw + out.size()) <= rule.most);
+                    BOOST_REQUIRE(static_cast<std::int64_t>(draw + out.size()) <= rule.max_draws);
                     for (auto& token : out)
                         token = static_cast<token_id>(detail::pick(p, uniform({.seed = 5}, (patch << 32) + draw++)));
                 };
@@ -423,7 +423,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_stops_where_its_choice_is_sure) {
         for (std::int64_t const n : {1, 2, 3, 50})
             for (std::int64_t const N : {2, 31, 200}) {
                 auto rule = sampler::batch(temperature::of(1.0 / static_cast<double>(n)), N);
-                rule.most = N;  // at T = 1 too
+                rule.max_draws = N;  // at T = 1 too
                 double drawn = 0;
                 constexpr std::uint64_t patches = 40;
                 for (std::uint64_t patch = 0; patch < patches; ++patch) {
@@ -457,7 +457,7 @@ BOOST_AUTO_TEST_CASE(the_noise_rule_takes_one_draw) {
 }
 
 BOOST_AUTO_TEST_CASE(noise_is_scaled_within_reason) {
-    BOOST_TEST(sampler::noise(temperature::of(sampler::hottest)).noise_scale == std::sqrt(1000.0));
+    BOOST_TEST(sampler::noise(temperature::of(sampler::max_temperature)).noise_scale == std::sqrt(1000.0));
     for (double const T : {1000.5, 1e308})
         BOOST_CHECK_EXCEPTION((void)sampler::noise(temperature::of(T)), error, [](error const& e) {
             return e.code() == errc::usage &&

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(temperatures_are_decimals_or_one_over_n) {
     BOOST_TEST(std::isfinite(calm::parse_temperature("1e-300").inverse));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_temperature_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(an_invalid_temperature_is_an_error) {
     for (char const* const text : {"", "half", "1/", "1/0", "1/-2", "1/2.5", "0.5x", "1/2x", " 0.5", "+0.5", "/2",
                                    "1//2", "1/99999999999999999999", "0x1", "1e999"})
         BOOST_TEST(

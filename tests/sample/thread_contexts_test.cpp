@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(parts_are_whole_grains_and_cover_everything_once) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_part_throws_is_thrown) {
+BOOST_AUTO_TEST_CASE(exceptions_of_tasks_are_rethrown) {
     context<> ctx(1, 2);
     thread_contexts<cpu> separate(ctx);
     BOOST_CHECK_THROW(separate.in_parts(ctx, 4, 1,

@@ -35,7 +35,7 @@ void check_law(std::vector<double> const& got, std::vector<double> const& want) 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(laws_are_those_of_the_definition) {
+BOOST_AUTO_TEST_CASE(distributions_match_the_definition) {
     std::vector<double> const p{0.1, 0.4, 0.2, 0.3};
     check_law(law_of(p, {}), p);
     // P^2, normalised.
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(the_collision_is_the_sum_of_the_squares) {
 }
 
 // 200,000 draws: every frequency within five standard errors, one false alarm in a million runs.
-BOOST_AUTO_TEST_CASE(draws_follow_the_law) {
+BOOST_AUTO_TEST_CASE(draws_follow_the_distribution) {
     auto const logits = logits_of({0.1, 0.4, 0.2, 0.3});
     for (auto const& rule : {token_sampler{}, token_sampler{.T = 0.5}, token_sampler{.top_k = 3, .top_p = 0.95}}) {
         categorical_distribution distribution;
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(large_logits_are_no_overflow_and_far_ones_no_chance) {
     BOOST_TEST(distribution.probability(2) == 0.5);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_settings_are_refused) {
     BOOST_CHECK_EXCEPTION(token_sampler::of(temperature::of(1), -1), error,
                           says(errc::usage, "expected top-k of at least 1, or 0 for all tokens, found -1"));
     for (double const p : {0.0, -0.5, 1.5})

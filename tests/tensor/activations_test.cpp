@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(memory_of_another_type_is_not_shared_index_by_index) {
 
 // A bf16 copy holds the values that a product would round to, so every product of it (whole, of some columns,
 // transposed or not) is bit-identical to the product of the fp32 numbers.
-BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
+BOOST_AUTO_TEST_CASE(products_of_rounded_rows_equal_products_of_their_values) {
     auto ctx = in_bf16();
     constexpr index_t m = 130, k = 48, n = 40;
     auto const x = drawn_rows<k>(ctx, m, 1);
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_have_the_bits_of_their_numbers) {
 }
 
 // A product of few rows rounds a factor only if the factor is stored in bf16 alone.
-BOOST_AUTO_TEST_CASE(a_product_of_few_rows_keeps_what_it_has_in_fp32) {
+BOOST_AUTO_TEST_CASE(skinny_products_stay_fp32) {
     auto ctx = in_bf16();
     context<emulated> plain(1, 2);
     constexpr index_t m = 130, k = 16, n = 24;
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
 }
 
 // Norms and activation functions write the rounded fp32 result to bf16.
-BOOST_AUTO_TEST_CASE(layers_round_what_is_kept_as_activations) {
+BOOST_AUTO_TEST_CASE(layers_round_saved_activations) {
     auto ctx = in_bf16(thread_order::permuted);
     auto const compare = [&]<class Rounded, class Full>(Rounded& half, Full& full, std::string const& what) {
         arena<emulated> values("values");

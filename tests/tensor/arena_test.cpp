@@ -53,7 +53,7 @@ template <class F> long allocations_of(F const& f) {
 }
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_is_taken_is_aligned_and_apart) {
+BOOST_AUTO_TEST_CASE(allocations_are_aligned_and_disjoint) {
     arena<> a("values");
     auto const x = a.take<float>(extents<dyn>(3));
     auto const y = a.take<double>(extents<2, dyn>(5));
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(what_is_taken_is_aligned_and_apart) {
     BOOST_TEST(a.name() == "values");
 }
 
-BOOST_AUTO_TEST_CASE(rewinding_gives_back_what_came_later) {
+BOOST_AUTO_TEST_CASE(rewinding_frees_later_allocations) {
     arena<> a("scratch");
     auto const x = a.take<float>(extents<dyn>(16));
     auto const mark = a.here();

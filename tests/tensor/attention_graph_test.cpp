@@ -207,7 +207,7 @@ double apart(std::vector<float> const& got, std::vector<float> const& want) {
 
 // Without rounding the graphs agree with the block kernels. With bf16 rounding they agree within 1/32 of the largest
 // number: each bf16 tensor is rounded by up to 2^-9 of each element.
-BOOST_AUTO_TEST_CASE(graphs_of_attention_are_what_the_block_kernels_compute) {
+BOOST_AUTO_TEST_CASE(attention_graphs_match_the_block_kernels) {
     using enum attention_part;
     for (attended const& s :
          {attended{1, 1, 1, 1, 8}, attended{2, 7, 2, 2, 8}, attended{1, 40, 3, 1, 16}, attended{2, 33, 4, 2, 8}})

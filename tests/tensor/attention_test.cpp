@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(every_operand_of_its_gradient_of_another_size_is_refused) {
           "calm::attention: expected rows of whole sequences of 5 positions, found 6 rows");
 }
 
-BOOST_AUTO_TEST_CASE(every_operand_beside_a_cache_of_another_size_is_refused) {
+BOOST_AUTO_TEST_CASE(operands_that_do_not_fit_a_cache_are_refused) {
     check(call_cached_attention, cached_given{.q = 3},
           "calm::cached_attention: expected q of shape (2, 16), found (3, 16)");
     check(call_cached_attention, cached_given{.lse = 7}, "calm::cached_attention: expected lse of 8 numbers, found 7");
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(every_operand_beside_a_cache_of_another_size_is_refused) {
           "calm::append_positions: expected a sequence number below 3, found -1");
 }
 
-BOOST_AUTO_TEST_CASE(larger_memory_must_hold_what_is_moved) {
+BOOST_AUTO_TEST_CASE(the_destination_of_a_move_must_be_large_enough) {
     context<> ctx;
     auto more_keys = room_of(2, 4, 8), more_values = room_of(2, 4, 8), fewer = room_of(1, 4, 8);
     auto const keys = room_of(2, 3, 8), values = room_of(2, 3, 8), others = room_of(2, 2, 8);

@@ -107,7 +107,7 @@ private:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(products_take_copies_of_what_they_read) {
+BOOST_AUTO_TEST_CASE(products_read_the_copies_of_their_factors) {
     device on;
     auto const x = activations<float, 48, emulated>(on.ctx.saved.take<bf16>(extents<dyn, 48>(70)));
     copy(on.ctx, x.rounded(), drawn_rows<48>(on.ctx, 70, 1));

@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(factors_are_rounded_to_nearest_and_sums_are_float) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_product_starts_with_is_kept) {
+BOOST_AUTO_TEST_CASE(products_keep_their_initial_values) {
     auto ctx = in_bf16(2);
     constexpr index_t m = 40, n = 37, k = 1100;
     matrix a(extents<dyn, dyn>(m, k)), b(extents<dyn, dyn>(k, n)), c(extents<dyn, dyn>(m, n));
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_the_threads) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_so) {
+BOOST_AUTO_TEST_CASE(non_finite_values_stay_non_finite) {
     auto ctx = in_bf16(1);
     constexpr float infinity = std::numeric_limits<float>::infinity();
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_so) {
     BOOST_TEST(c.data()[7 * 40 + 20] == 50.0F);
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
+BOOST_AUTO_TEST_CASE(a_dry_run_plans_what_it_takes) {
     auto ctx = in_bf16(2);
     matrix a(extents<dyn, dyn>(700, 333)), b(extents<dyn, dyn>(333, 200)), c(extents<dyn, dyn>(700, 200));
     std::fill(c.begin(), c.end(), 5.0F);

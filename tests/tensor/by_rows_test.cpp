@@ -122,7 +122,7 @@ template <class Tree> void check_gradients(char const* name) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_complex_step) {
+BOOST_AUTO_TEST_CASE(gradients_match_the_complex_step) {
     check_gradients<trees::rms>("rms");
     check_gradients<trees::layer_norm>("layer norm");
     check_gradients<trees::softmax>("softmax");
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_complex_step) {
     check_gradients<trees::narrow>("narrow");
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_broadcast_against_matrices, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const D : {1, 7, 16, 33, 300}) {
         operands<T, typename on::backend> o(5, D);
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns_stand_beside_matrices, on, test_d
         BOOST_TEST(near(static_cast<double>(y[i]), static_cast<double>(x[i] + w[i % 3] + c[i / 3]), rounding<T>));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_are_those_of_plain_loops, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(reductions_match_plain_loops, on, test_devices) {
     using T = typename on::scalar;
     for (index_t const D : {1, 7, 16, 33, 300}) {
         operands<T, typename on::backend> o(5, D);
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_largest_of_a_row, on, test_devices) {
     BOOST_TEST(std::isnan(y[1]));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_kept_is_written_on_the_way, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(pieces_are_written_while_reading, on, test_devices) {
     using T = typename on::scalar;
     operands<T, typename on::backend> o(70, 9);
     typename on::context const ctx(1, 2);
@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(sums_of_trees_by_rows_have_gradients) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_takes_the_memory_and_computes_nothing) {
+BOOST_AUTO_TEST_CASE(a_dry_run_takes_the_memory_and_computes_nothing) {
     operands<double, cpu> o(200, 6);
     context<> ctx(1, 2);
     auto const before = copied(o.dw);
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(a_rehearsal_takes_the_memory_and_computes_nothing) {
     BOOST_CHECK((copied(o.dw) != before));
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_cannot_go_by_rows_is_refused, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(unsupported_row_trees_are_refused, on, test_devices) {
     using T = typename on::scalar;
     typename on::context ctx(1, 1);
     operands<T, typename on::backend> o(4, 6);

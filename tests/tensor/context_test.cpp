@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(a_parallel_region_inside_another_runs_on_its_thread) {
     BOOST_TEST(calls == 20);
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_runs_nothing) {
+BOOST_AUTO_TEST_CASE(a_dry_run_runs_nothing) {
     context<> ctx(0, 2);
     BOOST_TEST(!ctx.is_dry_run());
     ctx.set_dry_run(true);

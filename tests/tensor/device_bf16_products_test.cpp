@@ -124,7 +124,7 @@ context<emulated> in_bf16() {
 
 // Each element is the sum of products of factors rounded by bf16(x), up to float summation error: (k + 1) 2^-24 of the
 // sum of magnitudes. So it is within twice that of the cpu's result. It differs from the sum of unrounded a and b.
-BOOST_AUTO_TEST_CASE(a_device_multiplies_what_the_cpu_does) {
+BOOST_AUTO_TEST_CASE(a_device_multiplies_as_the_cpu_does) {
     auto ctx = in_bf16();
     context<> host(1, 2);
     multiply_in_bf16(host);
@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_are_not_rounded_again) {
 
 // Sizes that are not multiples of a group (as of a vocabulary), with row strides that are: nothing outside the result
 // is written, and the rest of the depth is included.
-BOOST_AUTO_TEST_CASE(what_is_left_of_whole_groups_is_multiplied_too) {
+BOOST_AUTO_TEST_CASE(remainders_of_whole_groups_are_multiplied_too) {
     auto ctx = in_bf16();
     constexpr index_t m = 3, group = 8;
     auto const up = [](index_t n) { return (n + group - 1) / group * group; };
@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(factors_may_be_columns_of_others) {
     BOOST_TEST(worst < 1e-5);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_so) {
+BOOST_AUTO_TEST_CASE(non_finite_values_stay_non_finite) {
     auto ctx = in_bf16();
     constexpr float infinity = std::numeric_limits<float>::infinity();
     asked p({80, 40, 50}, false, false, start::zero);
@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_finite_stays_so) {
 
 // A product is two launches, without waiting or allocating; a dry run counts them and plans their memory. All of it can
 // be captured in a graph.
-BOOST_AUTO_TEST_CASE(a_rehearsal_plans_what_it_takes) {
+BOOST_AUTO_TEST_CASE(a_dry_run_plans_what_it_takes) {
     auto ctx = in_bf16();
     auto const x = ctx.saved.take<float>(extents<dyn, dyn>(130, 37)),
                w = ctx.saved.take<float>(extents<dyn, dyn>(45, 37)),

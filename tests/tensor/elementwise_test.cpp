@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_agree_with_the_packets) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_go_on_in_double, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_are_accumulated_in_double, on, test_devices) {
     constexpr index_t n = 1 << 20;
     typename on::vector x{extents<dyn>(n)};
     std::fill(x.begin(), x.end(), static_cast<typename on::scalar>(0.1F));

@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(rows_replace_the_leading_size_alone) {
     static_assert(e[0] == 7 && e[1] == 4 && e[2] == 5);
 }
 
-BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_counted_are_told) {
+BOOST_AUTO_TEST_CASE(sizes_that_overflow_are_reported) {
     constexpr index_t most = std::numeric_limits<index_t>::max();
     static_assert(bytes_of_sizes({}, 4) == 4U);
     constexpr std::array<index_t, 3> many{1 << 20, 1 << 20, 1 << 19};

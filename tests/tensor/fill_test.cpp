@@ -27,7 +27,7 @@ constexpr std::array<std::uint64_t, 5> starts{0, 3, (std::uint64_t{1} << 34) - 7
 
 using real_types = std::tuple<float, double>;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(normals_are_those_defined, T, real_types) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(normals_match_their_definition, T, real_types) {
     for (std::uint64_t const first : starts) {
         std::vector<T> x(20000);
         calm::normals(x.data(), static_cast<index_t>(x.size()), k, first);
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(normals_of_a_tensor, on, calm::test::test_devices)
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_match_their_definition, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     for (std::uint64_t const first : starts) {
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(uniforms_are_those_defined, on, calm::test::test_d
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_what_is_not_dropped, on, calm::test::test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(masks_keep_undropped_elements, on, calm::test::test_devices) {
     using T = typename on::scalar;
     typename on::context const ctx(1, 1);
     typename on::vector x(vector_shape(20001));

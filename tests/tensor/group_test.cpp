@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(lanes_are_neighbours_at_any_alignment, T, scalars)
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
+BOOST_AUTO_TEST_CASE(storage_and_computation_types_may_differ) {
     using V = group<float, 8>;
     for (std::size_t apart = 0; apart < 9; ++apart) {
         placed_numbers<brief> x(apart), y(apart / 3);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(what_is_stored_is_apart_from_what_is_computed) {
 }
 
 // Device kernels, in full groups and in the tail, at any alignment, agree with plain conversions.
-BOOST_AUTO_TEST_CASE(kernels_of_a_device_compute_what_is_stored_in_16_bits) {
+BOOST_AUTO_TEST_CASE(kernels_of_a_device_read_and_write_bf16) {
     using squared = tree::unary<op::squared, tree::input<bf16>>;
     context<emulated> ctx(0, 1);
     for (index_t const n : {1, 3, 4, 255, 1025, 2500})
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_lane_is_computed_as_a_number, T, scalars) {
 }
 
 // An element has the same bits in a full group and in the tail.
-BOOST_AUTO_TEST_CASE_TEMPLATE(tails_have_the_bits_of_groups, T, scalars) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(tails_equal_whole_groups, T, scalars) {
     context<blocks> ctx(0, 1);
     for (index_t const n : {1, 3, 4, 5, 255, 1023, 1024, 1025, 2500})
         for (index_t const apart : {0, 1, 2, 3}) {

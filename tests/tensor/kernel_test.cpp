@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(a_fold_keeps_its_sides) {
 }
 
 // Several sums computed together are bit-identical to separate sums, in the documented lanes.
-BOOST_AUTO_TEST_CASE(sums_of_warps_are_those_of_one_after_another) {
+BOOST_AUTO_TEST_CASE(sums_of_warps_match_sequential_sums) {
     auto const check = []<int Count>(std::integral_constant<int, Count>) {
         std::vector<group<float, Count>> x(64);
         auto const numbers = draws<float>(64 * Count, 5);
@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(sums_of_trees_in_every_order) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_rehearsal_launches_and_fetches_nothing) {
+BOOST_AUTO_TEST_CASE(a_dry_run_launches_and_fetches_nothing) {
     context<blocks> ctx(0, 1);
     ctx.set_dry_run(true);
     int out[64] = {7};

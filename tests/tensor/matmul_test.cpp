@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scala
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_stands_in_every_row, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_is_added_to_every_row, on, test_devices) {
     typename on::context ctx(1, 2);
     auto const a = drawn_matrix<on>(70, 0, 1);
     auto const b = drawn_matrix<on>(0, 90, 1);
@@ -402,7 +402,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_destination_that_overlaps_a_factor_is_refused, o
     matmul(ctx, columns<0, 2>(a), b, columns<2, 2>(a));  // adjacent columns share no element
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_writes_nothing, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_dry_run_writes_nothing, on, test_devices) {
     typename on::context ctx(1, 2);
     auto const a = drawn_matrix<on>(40, 40, 1);
     auto c = drawn_matrix<on>(40, 40, 2);

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(grouped_products_match_separate_ones, on, all) {
     for (index_t const m : row_counts) {
         on with;
         auto const a = with.template drawn<37>(m, 1);
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_of_one_factor_are_those_of_each, on, all)
 }
 
 // Few rows take one launch; adding the residual takes none.
-BOOST_AUTO_TEST_CASE(a_device_is_asked_once) {
+BOOST_AUTO_TEST_CASE(one_launch_is_enough) {
     for (index_t const m : {1, 16, 17}) {
         on_context<float, emulated> with;
         auto const a = with.drawn<37>(m, 1);
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_normalised_by_their_products, on, all) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_normalise_and_multiply) {
+BOOST_AUTO_TEST_CASE(normalising_and_multiplying_is_one_launch) {
     for (index_t const m : {1, 16, 17}) {
         normed_products<on_context<float, emulated>, float, 37> of(m);
         auto const y = of.with.drawn<13>(m, 5);

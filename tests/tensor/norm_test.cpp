@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(every_operand_of_another_size_is_refused) {
 }
 
 // If the sum of squares overflows, the row becomes NaN, not zeros or the bias that look like a result.
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_no_number, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_nan, on, test_devices) {
     using T = typename on::scalar;
     constexpr index_t R = 3, D = 19;
     typename on::context ctx(1, 2);

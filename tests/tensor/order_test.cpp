@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_of_one_id_are_added_as_they_come, Backend, ba
 }
 
 // The launches depend on the sizes alone.
-BOOST_AUTO_TEST_CASE(a_device_is_asked_for_two_kernels_every_eight_bits) {
+BOOST_AUTO_TEST_CASE(every_eight_bits_take_two_launches) {
     constexpr index_t n = 3000;
     context<emulated> ctx(1, 1);
     arena_scope const scope(ctx.workspace);

@@ -4,7 +4,7 @@
 using namespace calm;
 using namespace calm::test;
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_repeated_and_their_sums_come_back, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_repeated_and_summed_back, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     typename on::context ctx(1, 2);
@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_repeated_and_their_sums_come_back, on, te
 }
 
 // Zero repetitions produce no rows, and their sum is 0.
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_may_stand_for_none, on, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_may_repeat_no_row, on, test_devices) {
     using T = typename on::scalar;
     using backend = typename on::backend;
     typename on::context ctx(1, 2);

@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(keys_are_turned_on_their_way_into_a_cache, on, all
     check_one_after_another<T, typename on::backend, 264, 2>();  // more pairs than one kernel block handles
 }
 
-BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_turn_and_append) {
+BOOST_AUTO_TEST_CASE(rotating_and_appending_is_one_launch) {
     new_positions<float, emulated, 8, 3> of(4);
     auto const sequences = of.brought();
     auto const before = of.ctx.counts();
@@ -76,15 +76,15 @@ BOOST_AUTO_TEST_CASE(a_device_is_asked_once_to_turn_and_append) {
     BOOST_TEST((of.ctx.counts() - before).launches == 1);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_does_not_fit_is_neither_turned_nor_appended, on, all) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(mismatching_rows_are_neither_rotated_nor_appended, on, all) {
     new_positions<typename on::scalar, typename on::backend, 8, 1> of(4);
-    auto const go_on = [&](auto const& queries, index_t head_size) {
+    auto const advance = [&](auto const& queries, index_t head_size) {
         rotate_and_append(of.ctx, queries, of.keys, of.values, of.new_keys, of.new_values, head_size, of.brought(),
                           theta);
     };
-    BOOST_CHECK_EXCEPTION(go_on(of.queries, 3), error, says(errc::usage, "whole heads of 3"));
-    BOOST_CHECK_EXCEPTION(go_on(rows(of.queries, 0, 6), 8), error, says(errc::usage, "as many rows of both"));
+    BOOST_CHECK_EXCEPTION(advance(of.queries, 3), error, says(errc::usage, "whole heads of 3"));
+    BOOST_CHECK_EXCEPTION(advance(rows(of.queries, 0, 6), 8), error, says(errc::usage, "as many rows of both"));
     of.sequences[0].length = 6;
-    BOOST_CHECK_EXCEPTION(go_on(of.queries, 8), error,
+    BOOST_CHECK_EXCEPTION(advance(of.queries, 8), error,
                           says(errc::usage, "calm::rotate_and_append", "room for 10 positions", "room for 9"));
 }

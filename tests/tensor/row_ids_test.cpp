@@ -39,9 +39,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(they_are_numbered_in_order_of_appearance, Backend,
     ids_type want{7, 2, 0, 9};
     if (device_memory<Backend>) want.insert(want.end(), {1, 3});  // padded to the maximum, each id once
     BOOST_TEST(brought(ctx, found.unique) == want, boost::test_tools::per_element());
-    BOOST_CHECK((found.ids.below() == 10 && found.unique.below() == 10));
-    BOOST_TEST(found.inverse.below() == found.unique.size());
-    BOOST_CHECK((found.ids.are_known() && found.unique.are_known() && found.inverse.are_known()));
+    BOOST_CHECK((found.ids.limit() == 10 && found.unique.limit() == 10));
+    BOOST_TEST(found.inverse.limit() == found.unique.size());
+    BOOST_CHECK((found.ids.are_validated() && found.unique.are_validated() && found.inverse.are_validated()));
     BOOST_TEST((ctx.workspace.used() == 0U && ctx.staging.used() == 0U));
 }
 
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(bad_ones_are_refused_before_they_go_anywhere, Back
         }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_takes_the_memory_of_the_worst, Backend, backends) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_dry_run_takes_the_memory_of_the_worst, Backend, backends) {
     ids_type const all{5, 4, 3, 2, 1, 0}, few(6, 3), bad(6, 99);
     context<Backend> worst(1, 1), dry(1, 1), other(1, 1);
     BOOST_TEST(uploaded(worst, all, 6).unique.size() == 6);
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_takes_the_memory_of_the_worst, Backend
 }
 
 // On a device nothing depends on the ids: sizes, copies and launches are constant, and nothing waits.
-BOOST_AUTO_TEST_CASE(a_device_is_asked_for_the_same_whatever_the_ids_are) {
+BOOST_AUTO_TEST_CASE(launches_do_not_depend_on_the_ids) {
     constexpr index_t V = 40, n = 30;
     context<emulated> ctx(1, 1);
     tensor<float, extents<dyn, 3>, emulated> table{extents<dyn, 3>(V)}, y{extents<dyn, 3>(n)};
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_check_holds_for_the_table_it_was_made_for, Backe
         y{extents<dyn, 3>(2)};
     auto const known = uploaded(ctx, {7, 2}, 10).ids;
     auto const part = known.part(1, 1);
-    BOOST_TEST((part.size() == 1 && part.below() == 10 && part.data() == known.data() + 1));
+    BOOST_TEST((part.size() == 1 && part.limit() == 10 && part.data() == known.data() + 1));
     view<float const, extents<dyn, 3>, Backend> const small = table.view(), large = larger.view();
     gather_rows(ctx, y.view(), large, known);
     BOOST_CHECK_EXCEPTION(gather_rows(ctx, y.view(), small, known), error,

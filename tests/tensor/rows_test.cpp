@@ -152,7 +152,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(distinct_ids_in_order_of_appearance, on, test_devi
         counted ? std::vector<token_id>{0, 1, 0, 2, 1, 3} : std::vector<token_id>{0, 1, 2, 3, 4, 5};
     BOOST_TEST(copied(found.unique) == distinct, boost::test_tools::per_element());
     BOOST_TEST(copied(found.inverse) == places, boost::test_tools::per_element());
-    BOOST_CHECK((found.ids.are_known() && found.unique.below() == 10 && found.inverse.below() == (counted ? 4 : 6)));
+    BOOST_CHECK(
+        (found.ids.are_validated() && found.unique.limit() == 10 && found.inverse.limit() == (counted ? 4 : 6)));
     BOOST_CHECK_EXCEPTION(unique(ctx, seen<on>(ids), 9), error, says(errc::tokenizer, "token id 9"));
     // A dry run does not know the ids and takes the memory of the worst case.
     typename on::context dry(1, 1);

@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_silu_is_one_with_its_product, on, all) {
     check_silu_of_a_product<on>();
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_stands_beside_products_fits_them, on, devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(epilogues_must_fit_their_products, on, devices) {
     using T = typename on::scalar;
     products<on, 37> of(3);
     auto const c = drawn_rows<13, T>(of.ctx, 3, 1), other = drawn_rows<13, T>(of.ctx, 3, 2);
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_stands_beside_products_fits_them, on, devices
                           says(errc::usage, "calm::matmul", "(2, 13)"));
 }
 
-BOOST_AUTO_TEST_CASE(a_device_is_asked_once_for_a_gate_and_its_products) {
+BOOST_AUTO_TEST_CASE(a_gate_and_its_products_are_one_launch) {
     for (index_t const m : {1, 16, 17}) {
         products<on_context<float, float, emulated>, 37> of(m);
         auto const y = drawn_rows<13>(of.ctx, m, 5), g = drawn_rows<13>(of.ctx, m, 6), u = drawn_rows<13>(of.ctx, m, 7);

@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(uploads_arrive_however_late_they_are_read) {
     for (std::size_t i = 0; i < sizes.size(); ++i) BOOST_TEST(got[i] == expected[i], "upload " << i);
 }
 
-BOOST_AUTO_TEST_CASE(what_fits_waits_for_nothing) {
+BOOST_AUTO_TEST_CASE(staging_that_fits_does_not_wait) {
     constexpr std::size_t room = 256;
     std::vector<std::byte> memory(calm::detail::staging<room>::bytes);
     calm::detail::staging<room> staging(memory.data());

@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(text_in_portions_is_counted_as_a_whole) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(scores_are_those_of_the_enumeration) {
+BOOST_AUTO_TEST_CASE(scores_match_the_enumeration) {
     int const V = 5;
     calm::random_sequence random({.seed = 3});
     for (int round = 0; round < 30; ++round) {

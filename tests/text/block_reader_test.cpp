@@ -34,7 +34,7 @@ ids epoch_by_definition(calm::corpus const& documents, calm::packing_rule const&
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_order_is_a_permutation_of_its_own_each_epoch) {
+BOOST_AUTO_TEST_CASE(each_epoch_has_its_own_permutation) {
     auto const first = calm::block_reader::order_of(50, 1, 0);
     auto sorted = first;
     std::sort(sorted.begin(), sorted.end());
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(blocks_are_the_definition_epoch_after_epoch) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(a_position_restores_what_follows) {
+BOOST_AUTO_TEST_CASE(a_saved_position_restores_the_following_blocks) {
     auto const documents = corpus_of(25, 7);
     calm::packing_rule const rule{.K = 4, .seed = 2};
     calm::block_reader reader(documents, rule, 16);
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_position_restores_what_follows) {
                }).find("has ") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(too_little_text_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(too_little_text_is_an_error) {
     auto const documents = corpus_of(2, 1);
     BOOST_TEST(calm::test::sentence_of<calm::error>([&] {
                    calm::block_reader(documents, {.K = 4}, 4096);

@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(members_and_frames_follow_one_another) {
     BOOST_TEST((f.read("b.zst", skippable + zstd(one) + skippable) == one));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_cut_short_is_refused_wherever_it_is_cut) {
+BOOST_AUTO_TEST_CASE(truncated_streams_are_refused_at_any_length) {
     files const f;
     auto const text = some_text(3000);
     for (auto const& [name, whole] : {std::pair<std::string, std::string>{"a.gz", gzip(text)}, {"a.zst", zstd(text)}})
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(what_is_cut_short_is_refused_wherever_it_is_cut) {
     BOOST_TEST(has(f.complaint("two.zst", zstd(text) + zstd(text).substr(0, 5)), "ends early"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_damaged_is_refused) {
+BOOST_AUTO_TEST_CASE(damaged_streams_are_refused) {
     files const f;
     auto const text = some_text(3000);
     auto const damaged = [](std::string bytes, std::size_t at) {
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_is_refused) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_grows_without_bound_is_refused) {
+BOOST_AUTO_TEST_CASE(unbounded_decompression_is_refused) {
     files const f;
     std::string const zeros(200'000'000, '\0');
     BOOST_TEST(has(f.complaint("bomb.zst", zstd(zeros)), "grows more than 1000 times"));
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_of_storage) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_may_never_end_is_refused) {
+BOOST_AUTO_TEST_CASE(files_that_may_never_end_are_refused) {
     calm::test::temporary_folder const folder;
     BOOST_REQUIRE(::mkfifo(folder.path("a.txt").c_str(), 0600) == 0);  // without a writer
     auto const pipe =

@@ -13,7 +13,7 @@ using calm::split;
 using calm::test::sentence_of;
 using strings = std::vector<std::string>;
 
-BOOST_AUTO_TEST_CASE(documents_lie_one_after_another) {
+BOOST_AUTO_TEST_CASE(documents_are_stored_one_after_another) {
     calm::corpus made({256, 257, 258});
     std::vector<calm::token_id> const first{1, 2, 3};
     BOOST_TEST(made.add(first) == 3U);
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(wikitext_holds_out_ten_documents) {
     BOOST_TEST(all.tokens() == 289'083U);
 }
 
-BOOST_AUTO_TEST_CASE(the_markov_source_has_a_vocabulary_of_its_own) {
+BOOST_AUTO_TEST_CASE(the_markov_source_has_its_own_vocabulary) {
     auto const symbols = calm::tokenizer::markov();
     auto const made = calm::build_corpus(strings{"markov:5000"}, symbols, {split::heldout});
     BOOST_TEST(made.tokens() == 5000U);

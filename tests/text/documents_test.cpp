@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(json_lines_give_their_text) {
     BOOST_TEST(visited({large.path()}, {split::heldout})[0].size() == 3'000'000U);
 }
 
-BOOST_AUTO_TEST_CASE(training_splits_what_is_too_long) {
+BOOST_AUTO_TEST_CASE(training_splits_long_documents) {
     constexpr std::size_t most = calm::training_pieces::longest;
     std::string words;
     for (int i = 0; i < 25'000; ++i) words += "w" + std::to_string(i) + " ";
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(training_splits_what_is_too_long) {
     BOOST_TEST(split_of(signs).size() == 3U);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_wrong_is_said) {
+BOOST_AUTO_TEST_CASE(errors_are_reported) {
     BOOST_TEST(has(complaint({}), "no text"));
     temporary_file const pdf("a.pdf", "x");
     BOOST_TEST(has(complaint({pdf.path()}), "a.pdf: unknown kind of text \".pdf\": give a .txt file"));
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(folders_and_patterns_are_their_files) {
                (strings{folder.path("a.jsonl"), folder.path("b.jsonl")}));
 }
 
-BOOST_AUTO_TEST_CASE(malformed_documents_are_left_out_and_have_no_number) {
+BOOST_AUTO_TEST_CASE(malformed_documents_are_dropped_and_not_numbered) {
     temporary_file const file("a.jsonl", "{\"text\": \"0\"}\nnothing\n{\"text\": \"1\"}\n{}\n{\"text\": \"2\"}\n");
     calm::skipped_documents skipped;
     BOOST_TEST(visited({file.path()}, {.skip = &skipped}) == (strings{"0", "1", "2"}));
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(held_out_documents_are_exactly_those) {
     BOOST_TEST(strings(stories_first.end() - 3, stories_first.end()) == (strings{"2", "8", "14"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_holdout_that_leaves_nothing_is_said) {
+BOOST_AUTO_TEST_CASE(a_holdout_that_leaves_nothing_is_an_error) {
     temporary_file const text("a.txt", "one");
     auto const left = [&](split use, std::string const& held) {
         return sentence_of<calm::error>(

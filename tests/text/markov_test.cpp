@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(the_stationary_distribution_stays) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(frequencies_are_those_of_the_chain) {
+BOOST_AUTO_TEST_CASE(frequencies_match_the_markov_chain) {
     constexpr std::size_t length = 400'000;
     for (auto const of : {split::train, split::heldout}) {
         markov_chain const chain(3);
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(a_seed_names_a_chain_and_the_splits_share_it) {
     BOOST_TEST(train.substr(0, 32) == "5lKWEM5PzmWE6O+HiGO48kBgSR6O+e1J");
 }
 
-BOOST_AUTO_TEST_CASE(the_optimum_is_that_of_all_continuations) {
+BOOST_AUTO_TEST_CASE(the_optimum_matches_the_enumeration) {
     for (std::uint64_t seed : {1U, 2U}) {
         markov_chain const chain(seed);
         // The sum of the squared probabilities of all sequences of n symbols after each first symbol.

@@ -32,7 +32,7 @@ std::vector<token_id> tokens_of(std::string const& piece) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_it_finds_is_what_was_kept_for_that_piece) {
+BOOST_AUTO_TEST_CASE(found_ids_are_those_kept_for_the_piece) {
     piece_cache cache;
     random_sequence draws(key{1});
     int found = 0, wrong = 0;
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(a_piece_that_comes_again_is_known_and_long_ones_never_are) 
 }
 
 // A cache loses nothing when it grows.
-BOOST_AUTO_TEST_CASE(what_was_known_stays_known_while_there_is_room) {
+BOOST_AUTO_TEST_CASE(cached_pieces_stay_while_there_is_room) {
     piece_cache cache;
     std::vector<token_id> const tokens{1, 2};
     int known = 0, most_known = 0;

@@ -24,7 +24,7 @@ strings cut(calm::pretokenizer const& pattern, std::string_view text) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_given_pattern_cuts_and_what_it_skips_is_a_piece) {
+BOOST_AUTO_TEST_CASE(a_given_pattern_splits_and_skipped_text_is_a_piece) {
     BOOST_TEST(cut(calm::pretokenizer("a+"), "xxaaayaz") == (strings{"xx", "aaa", "y", "a", "z"}));
     BOOST_TEST(cut(calm::pretokenizer("a+"), "xyz") == (strings{"xyz"}));
     BOOST_TEST(cut(calm::pretokenizer("a+"), "").empty());
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(gpt2s_pattern) {
                (strings{"I", "'ll", " go", " 12345", " times", "!!", " ", " Now", "\n\n", " x", "'", "S"}));
 }
 
-BOOST_AUTO_TEST_CASE(what_may_mean_something_else_is_refused) {
+BOOST_AUTO_TEST_CASE(ambiguous_patterns_are_refused) {
     for (std::string const pattern :
          {"^a",        "a$",      "a.b",    R"(\w+)",  R"(\h)",   R"(\b)",       R"(a\1)", R"(\x41)",
           R"(\u0041)", R"(\K)",   R"(\Qa)", R"([\S])", "[a[b]]",  "[[:alpha:]]", "[a&&b]", "[]a]",
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(long_runs_never_exhaust_an_honest_pattern) {
     BOOST_TEST(sizes_of(gpt2, repeated("7")).size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_held_of_a_text_is_bounded) {
+BOOST_AUTO_TEST_CASE(memory_for_a_text_is_bounded) {
     calm::pretokenizer const ours;
     calm::piece_stream stream(ours);
     std::string const part(std::size_t{1} << 17, 'x');

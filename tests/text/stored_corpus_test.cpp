@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_large_corpus_is_not_held_in_memory) {
 }
 
 // One document, of text or a single line of JSON, has more bytes than are tokenised at a time, and one has none.
-BOOST_AUTO_TEST_CASE(documents_that_are_visited_are_those_of_a_corpus) {
+BOOST_AUTO_TEST_CASE(visited_documents_match_the_corpus) {
     calm::test::temporary_folder const folder;
     std::string const words_of_text = "many words and more of them ";
     std::string text;
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(malformed_documents_are_counted_once) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(blocks_of_a_stored_corpus_are_those_of_one_in_memory) {
+BOOST_AUTO_TEST_CASE(blocks_of_a_stored_corpus_match_one_in_memory) {
     calm::test::temporary_folder const folder;
     strings const specs{folder.path("a.jsonl")};
     write_stories(specs[0], 1);

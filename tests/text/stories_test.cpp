@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(stories_are_short_whole_and_varied) {
     BOOST_TEST(unseen >= 2850);
 }
 
-BOOST_AUTO_TEST_CASE(context_tells_much_and_the_last_token_little) {
+BOOST_AUTO_TEST_CASE(context_predicts_much_better_than_the_last_token) {
     std::vector<std::string> const specs{"stories:200000"};
     auto const words = calm::train_tokenizer(specs, 512, {});
     calm::packing_rule const rule{.K = 4, .seed = 1};

@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(malformed_input_is_an_error_or_is_counted) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_left_out_is_counted_by_cause) {
+BOOST_AUTO_TEST_CASE(dropped_documents_are_counted_by_cause) {
     calm::test::temporary_folder const folder;
     std::string lines;
     for (int i = 0; i < 5; ++i) lines += "[1]\n{\"text\": 3}\n" + line("good") + "{\"a\": 1}\n[2]\n";
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(what_is_left_out_is_counted_by_cause) {
     BOOST_TEST(all == skipped.count);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_unusual_but_well_formed_is_read) {
+BOOST_AUTO_TEST_CASE(unusual_but_well_formed_input_is_read) {
     calm::test::temporary_folder const folder;
     auto const read = [&](std::string const& name, std::string const& content) {
         return documents_of(folder.with(name, content));

@@ -35,7 +35,7 @@ std::string fault(std::string const& path, calm::token_id vocabulary = 300) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
+BOOST_AUTO_TEST_CASE(written_data_is_read_back) {
     calm::test::temporary_folder const folder;
     auto const path = folder.path("a");
     calm::random_sequence random({.seed = 3});

@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(any_change_of_a_byte_is_a_tokenizer_or_a_sentence) {
+BOOST_AUTO_TEST_CASE(any_changed_byte_gives_a_tokenizer_or_an_error) {
     calm::random_sequence random({.seed = 7});
     int accepted = 0;
     for (auto const& whole : {good().text(), text_of(byte_lines())})

@@ -50,7 +50,7 @@ std::vector<known_text> known_texts(std::string_view family) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(ids_of_each_family_are_those_of_the_package) {
+BOOST_AUTO_TEST_CASE(ids_of_each_family_match_the_package) {
     for (std::string const family : {"gpt2", "llama3", "smollm2", "qwen", "neox", "deepseek"}) {
         bool const normalizes = family == "qwen" || family == "neox";
         if (normalizes && !calm::detail::has_nfc) {

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(files_of_too_many_tokens_are_refused) {
     BOOST_TEST(has(missing, "expected a token for each printable character of ASCII"), missing);
 }
 
-BOOST_AUTO_TEST_CASE(letters_stand_for_bytes) {
+BOOST_AUTO_TEST_CASE(letters_encode_bytes) {
     std::string all;
     for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
     auto const letters = calm::letters_of_bytes(all);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(the_same_tokenizer_in_either_form) {
     BOOST_TEST(calm::load_tokenizer(lines.path()).fingerprint() == words.fingerprint());
 }
 
-BOOST_AUTO_TEST_CASE(one_merge_a_token_is_enough) {
+BOOST_AUTO_TEST_CASE(one_merge_per_token_is_enough) {
     auto const table = trained(60);
     auto file = json_of(table);
     file.merges = "[";

@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(training_is_the_definition) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(too_small_and_too_large_vocabularies_are_sentences) {
+BOOST_AUTO_TEST_CASE(too_small_and_too_large_vocabularies_are_errors) {
     BOOST_TEST(has(sentence_of<calm::error>([] { (void)tokenizer::train(sample_documents, 258); }), "259 or more"));
     try {
         (void)tokenizer::train(sample_documents, 5000);

@@ -98,7 +98,7 @@ struct ten_steps {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(they_are_counted) {
+BOOST_AUTO_TEST_CASE(allocations_are_counted) {
     std::size_t const before = allocations;
     std::free(std::malloc(100));
     delete new int(3);

@@ -74,7 +74,7 @@ struct run_of {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_follows_for_sure_is_learned) {
+BOOST_AUTO_TEST_CASE(a_deterministic_text_is_learned) {
     run_of const run(steps(150));
     BOOST_TEST(run.told.front().loss == std::log(double(V)), boost::test_tools::tolerance(0.02));
     BOOST_TEST(run.told.back().loss < 0.1);
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(each_phase_has_its_own_rate) {
 
 // Resumed after a stop in the first phase, at its end and in the second, a run reaches the weights of an uninterrupted
 // run.
-BOOST_AUTO_TEST_CASE(a_run_of_two_phases_goes_on_bit_for_bit) {
+BOOST_AUTO_TEST_CASE(a_run_of_two_phases_resumes_bit_for_bit) {
     auto r = steps(12);
     r.level = {.patch = 2, .share = 0.5};
     run_of undisturbed(r);

@@ -78,7 +78,7 @@ std::vector<token_id> following(context<>& ctx, Model& model, std::vector<token_
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_sizes) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_matches_texts_encoded_from_scratch, Size, patch_sizes) {
     constexpr index_t K = Size::value.autoencoder.patch_size;
     constexpr auto k = static_cast<std::size_t>(K);
     constexpr index_t P = 9;
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
                 joined.insert(joined.end(), drawn.begin(), drawn.end());
             }
             index_t number = (b * (P - 1) + p) * (S - 1) * N;
-            auto const go_on = [&](std::span<token_id const> prefix, std::span<token_id> out) {
+            auto const advance = [&](std::span<token_id const> prefix, std::span<token_id> out) {
                 std::vector<token_id> text(block.begin(), block.begin() + (p + 1) * K);
                 text.insert(text.end(), prefix.begin(), prefix.end());
                 auto const m = static_cast<index_t>(out.size()) / K;
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_is_that_of_texts_read_anew, Size, patch_
             };
             auto const target = brier_target(block, static_cast<std::size_t>(p + 1) * k, k);
             sum.add(brier_of(count_hits(joined, k, target),
-                             count_pairs(std::span(joined).first(static_cast<std::size_t>(N) * k), k, go_on),
+                             count_pairs(std::span(joined).first(static_cast<std::size_t>(N) * k), k, advance),
                              static_cast<std::size_t>(N)));
         }
     }

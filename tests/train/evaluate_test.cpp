@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
                }) == static_cast<int>(errc::data));
 }
 
-BOOST_AUTO_TEST_CASE(the_score_is_that_of_the_samples) {
+BOOST_AUTO_TEST_CASE(the_score_matches_the_samples) {
     random_model r;
     context<> ctx(1, 2);
     auto const blocks = random_blocks(2, 5, 3);  // few tokens, so that some are hit
@@ -322,7 +322,7 @@ BOOST_AUTO_TEST_CASE(results_depend_neither_on_the_batch_nor_on_threads_nor_on_t
     BOOST_TEST((*e.head_loss != *one.head_loss));
 }
 
-BOOST_AUTO_TEST_CASE(the_loss_of_the_head_is_that_of_training_at_step_0) {
+BOOST_AUTO_TEST_CASE(the_loss_of_the_head_matches_training_at_step_0) {
     random_model r;
     auto const blocks = random_blocks(3);
     energy_objective const objective{.samples = 5, .targets = 7, .beta = 1.25};
@@ -423,7 +423,7 @@ BOOST_AUTO_TEST_CASE(a_decoded_pad_is_no_right_token) {
     BOOST_TEST(pads.token_accuracy_posterior == 0.0);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_evaluated_is_a_sentence) {
+BOOST_AUTO_TEST_CASE(evaluations_that_are_impossible_are_errors) {
     random_model r;
     context<> ctx(1, 1);
     auto const blocks = random_blocks(2);

@@ -85,13 +85,13 @@ BOOST_AUTO_TEST_CASE(as_many_sums_wait_as_a_number_of_the_step_has_ones) {
     using tree = gradient_tree<space<>>;
     index_t most = 0;
     for (index_t n = 1; n < 300; ++n) {
-        BOOST_TEST(tree::most_waiting(n) == most);
+        BOOST_TEST(tree::max_pending(n) == most);
         most = std::max<index_t>(most, std::popcount(static_cast<std::uint64_t>(n)));
     }
-    BOOST_TEST(tree::most_waiting(256) == 8);
+    BOOST_TEST(tree::max_pending(256) == 8);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_no_gradient, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_dry_run_changes_no_gradient, E, test_devices) {
     small_model<E> model;
     gradient_tree<typename small_model<E>::space_type> const tree(parameters_of(model), 2);
     context<typename E::backend> ctx(1, 1);

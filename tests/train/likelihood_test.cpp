@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(scores_are_unbiased) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(cross_entropy_is_that_of_training_and_bits_are_of_the_bytes) {
+BOOST_AUTO_TEST_CASE(cross_entropy_matches_training_and_bits_are_of_the_bytes) {
     random_model m;
     auto const text = random_text(3 * P, 5);
     context<> ctx(1, 2);
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_knows_nothing_has_the_closed_forms) {
 }
 
 // A sampling rule changes the distribution that is scored, but not the cross-entropy.
-BOOST_AUTO_TEST_CASE(a_rule_is_scored_by_its_own_law) {
+BOOST_AUTO_TEST_CASE(a_rule_is_scored_by_its_own_distribution) {
     random_model m;
     auto const text = random_text(4 * P, 6);
     context<> ctx(1, 1);
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_positions_has_the_scores_it_has_among_all) {
     BOOST_TEST(some.positions == 7);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_scored_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_evaluations_are_refused) {
     random_model m;
     context<> ctx(1, 1);
     auto text = random_text(P, 8);

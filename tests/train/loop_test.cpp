@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(accumulated_micro_batches_are_one_large_batch) {
     BOOST_TEST(largest_difference(calm_after(one, 2), calm_after(two, 2)) < 1e-6);
 }
 
-BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_told) {
+BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_reported) {
     std::vector<progress> told;
     training_callbacks callbacks;
     callbacks.step = [&](progress const& now) { told.push_back(now); };
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     BOOST_TEST(told.front().rate == rate(7, 0.5));
 }
 
-BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_as_many_as_asked) {
+BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_have_the_given_rate) {
     context<> ctx(5, 1);
     std::vector<token_id> all(4000, 7);
     detail::put_random_patches(ctx.random(stream::random_patches), all, 2, 1000, 0.25, 0);
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {
     BOOST_TEST(same_bits(weights_of(own.model), before));
 }
 
-BOOST_AUTO_TEST_CASE(sizes_beyond_what_can_be_counted_are_refused) {
+BOOST_AUTO_TEST_CASE(sizes_that_overflow_are_refused) {
     constexpr index_t most = std::numeric_limits<index_t>::max();
     auto const refused = [](auto&& change) {
         auto r = calm_steps(2);

@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(the_bits_do_not_depend_on_threads) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
+BOOST_AUTO_TEST_CASE(muon_has_one_momentum_and_resumes_with_it) {
     using E = test_device<cpu, float>;
     mixed_model<E> model, again;
     context<> ctx(1, 1);
@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE(it_has_one_moment_and_goes_on_with_it) {
 }
 
 // For Muon matrices, the first step with new optimizer state equals the first step of a run.
-BOOST_AUTO_TEST_CASE_TEMPLATE(young_moments_have_bias_corrections_of_their_own, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(new_parameters_have_their_own_bias_correction, E, test_devices) {
     mixed_model<E> late, first;
     context<typename E::backend> ctx(1, 2);
     adamw optimizer(late, {.weight_decay = 0.1}), fresh(first, {.weight_decay = 0.1});
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_step_that_is_not_finite_changes_nothing, E, test
     BOOST_TEST(optimizer.updates() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_settings_are_refused) {
     mixed_model<test_device<cpu, float>> model;
     auto const refused = [&](double muon) {
         return calm::test::sentence_of<error>([&] { adamw const optimizer(model, {.muon = muon}); });

@@ -86,7 +86,7 @@ std::string sentence_of(auto&& call) {
     std::free(p);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(steps_are_those_of_the_formula, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(steps_match_the_formula, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model, {.weight_decay = 0.1, .clip = 20});
     context<typename E::backend> ctx(1, 2);
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_same_bits_whatever_the_threads_and_their_order
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(non_finite_gradients_change_no_weight_and_are_named, E, test_devices) {
     using T = typename E::scalar;
     for (T const bad : {std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::infinity()}) {
         small_model<E> model;
@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_changes_no_weight_and_is_named,
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_filled_with_the_tensors_of_another_goes_on_as_it, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_resumes_from_the_tensors_of_another, E, test_devices) {
     small_model<E> one;
     adamw first(one);
     context<typename E::backend> ctx(1, 2);
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     BOOST_TEST(optimizer.moments().used() == moments);
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_rehearsal_changes_nothing, E, test_devices) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_dry_run_changes_nothing, E, test_devices) {
     small_model<E> model;
     adamw optimizer(model);
     context<typename E::backend> ctx(1, 1);

@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(the_cosine_ends_at_the_floor) {
     BOOST_TEST(schedule::cosine(2.0, 0, 1)(0) == 0.2, nearly);
 }
 
-BOOST_AUTO_TEST_CASE(a_cosine_of_time_follows_what_is_done) {
+BOOST_AUTO_TEST_CASE(a_cosine_of_time_follows_the_progress) {
     auto const rate = schedule::cosine_of_time(1.0, 10, 0.1);
     BOOST_TEST(rate(100, 0) == 1.0, nearly);
     BOOST_TEST(rate(100, 0.5) == 0.55, nearly);
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(both_have_the_same_warm_up) {
     for (index_t step = 0; step < 100; ++step) BOOST_TEST(a(step) == b(step));
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_settings_are_refused) {
     auto const sentence = [](auto make) { return calm::test::sentence_of<calm::error>(make); };
     BOOST_TEST(sentence([] { schedule::constant(0, 4); }).find("expected a learning rate above 0") !=
                std::string::npos);

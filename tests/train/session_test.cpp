@@ -25,7 +25,7 @@ corpus small_corpus() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_language_model_stands_on_a_copy_of_its_autoencoder) {
+BOOST_AUTO_TEST_CASE(a_language_model_uses_a_copy_of_its_autoencoder) {
     context<> const ctx(3, 1);
     auto ae = make_autoencoder<small>(ctx, 13);
     auto lm = make_calm<small>(ctx, ae.model);
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(copies_need_one_vocabulary) {
     BOOST_TEST(weights_of(eleven.model) == before);
 }
 
-BOOST_AUTO_TEST_CASE(text_blocks_are_those_of_the_reader_however_many_are_asked_for) {
+BOOST_AUTO_TEST_CASE(text_blocks_match_the_reader_for_any_count) {
     auto const text = small_corpus();
     text_blocks blocks(text, 2, 4, 5);
     std::vector<token_id> six(24);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(text_blocks_are_those_of_the_reader_however_many_are_asked_
                   "a temporary corpus is gone too soon");
 }
 
-BOOST_AUTO_TEST_CASE(text_blocks_go_on_where_others_stopped) {
+BOOST_AUTO_TEST_CASE(text_blocks_resume_where_others_stopped) {
     auto const text = small_corpus();
     text_blocks blocks(text, 2, 4, 5);
     std::vector<token_id> expected(4 * 100);  // several epochs

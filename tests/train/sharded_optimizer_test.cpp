@@ -63,7 +63,7 @@ constexpr index_t elements = 20000 + 5 + 40001 + 3 + 16384;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(shares_are_whole_ranges_and_everything_belongs_to_one) {
+BOOST_AUTO_TEST_CASE(shards_are_whole_ranges_that_cover_everything) {
     for (int const R : {1, 2, 3, 4, 8}) {
         std::mutex together;
         std::vector<index_t> owned(static_cast<std::size_t>(R));
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(gradients_add_up_in_the_tree_and_values_are_gathered) {
                         if (mine) all.values()[i][static_cast<std::size_t>(j)] = 1.0F + term(r, i, j);
                     }
                 auto const before = ranks.bytes_sent();
-                shares.gather_values();
+                shares.all_gather_values();
                 fine &= ranks.bytes_sent() - before ==
                         4U * static_cast<std::uint64_t>(owned) * static_cast<std::uint64_t>(R - 1);
                 std::vector<std::vector<float>> seen;  // values of rank 0
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) 
                         owned += marked[i] ? 1 : 0;
                     }
                 auto const before = ranks.bytes_sent();
-                shares.gather_gradients(marked);
+                shares.all_gather_gradients(marked);
                 bool fine = ranks.bytes_sent() - before == 4U * owned * static_cast<std::uint64_t>(R - 1);
                 for (std::size_t i = 0; i < sizes.size(); ++i)
                     for (index_t j = 0; j < sizes[i]; ++j) {
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_marked_parameters_are_gathered_and_no_others) 
         }
 }
 
-BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_what_is_bad) {
+BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_equals_one_rank_and_names_bad_gradients) {
     std::vector<double> sums;
     for (int const R : {1, 2, 3, 5}) {
         std::mutex together;
@@ -173,15 +173,15 @@ BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_wh
             for (std::size_t i = 0; i < sizes.size(); ++i)
                 for (index_t j = shares.own(i).begin; j < shares.own(i).end; j += 16384)
                     own.push_back(1.0 / static_cast<double>(3 + j + 7 * static_cast<index_t>(i)));
-            auto const squares = shares.squares_of_all(own);
+            auto const squares = shares.all_gather_squares(own);
             double const sum = detail::sum_by_halves(squares.data(), 0, squares.size());
-            auto const none = shares.first_bad();
+            auto const none = shares.first_nonfinite();
             auto const has = [&](std::size_t i) { return shares.own(i).begin < shares.own(i).end ? 1U : 0U; };
             // the last range of parameter 3; parameters 4 and 5 have one each
             if (has(3) != 0 && shares.own(3).end == sizes[3])
                 own[own.size() - 1 - has(4) - has(5)] = std::numeric_limits<double>::quiet_NaN();
-            static_cast<void>(shares.squares_of_all(own));
-            auto const bad = shares.first_bad();
+            static_cast<void>(shares.all_gather_squares(own));
+            auto const bad = shares.first_nonfinite();
             std::scoped_lock const lock(together);
             sums.push_back(sum);
             BOOST_TEST(none == sizes.size());
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_sum_over_all_ranges_has_the_bits_of_one_rank_and_names_wh
     for (auto const each : sums) BOOST_TEST(each == sums.front());
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_differ_in_a_weight_or_a_number_are_told) {
+BOOST_AUTO_TEST_CASE(ranks_with_different_weights_or_settings_are_reported) {
     for (bool const weight : {false, true})
         BOOST_CHECK_EXCEPTION(
             on_ranks(3,

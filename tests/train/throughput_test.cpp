@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_share_is_of_a_peak_or_none) {
 }
 
 // A simulated clock makes this exact: the fastest round counts, and threads beyond the machine's cores add nothing.
-BOOST_AUTO_TEST_CASE(the_peak_is_that_of_the_fastest_round_on_every_thread) {
+BOOST_AUTO_TEST_CASE(the_peak_is_the_fastest_round_of_every_thread) {
     auto const peak_of = [](int threads, double fastest, double slowest) {
         thread_local double now;
         thread_local int asked;

@@ -88,7 +88,7 @@ public:
         tally_.report_to(e, settings_, blocks_seen_);
         losses_.end(batch_);
         std::array counts{took_.patches, took_.draws, took_.capped};
-        detail::add_up(ranks_, counts);
+        detail::all_reduce(ranks_, counts);
         took_ = {counts[0], counts[1], counts[2]};
         e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
@@ -192,12 +192,12 @@ private:
             index_t const N = settings_.samples;
             row_rng place{{settings_.seed, stream::evaluation, 1},
                           number_of(block, p) * static_cast<index_t>(patches - 1) * N};
-            auto const go_on = [&](std::span<token_id const> prefix, std::span<token_id> out) {
+            auto const advance = [&](std::span<token_id const> prefix, std::span<token_id> out) {
                 on_.draw(p, prefix, out, place, settings_.sampler, took_);
                 place.first += static_cast<index_t>(out.size()) / K;
             };
             auto const own = samples.first(static_cast<std::size_t>(N) * k);
-            return brier_of(count_hits(samples, k, target), count_pairs(own, k, go_on), static_cast<std::size_t>(N));
+            return brier_of(count_hits(samples, k, target), count_pairs(own, k, advance), static_cast<std::size_t>(N));
         }
     }
 

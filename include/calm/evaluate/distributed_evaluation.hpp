@@ -30,7 +30,7 @@ inline bool is_done_here(process_group* ranks, index_t number) {
 }
 
 // Replaces each count by its sum over all ranks. Throws errc::distributed for an invalid count.
-inline void add_up(process_group* ranks, std::span<index_t> counts) {
+inline void all_reduce(process_group* ranks, std::span<index_t> counts) {
     if (ranks == nullptr) return;
     patient_wait const patience(*ranks);
     std::vector<index_t> all(counts.size() * static_cast<std::size_t>(ranks->ranks()));

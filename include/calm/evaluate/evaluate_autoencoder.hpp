@@ -48,16 +48,16 @@ public:
         score();
         sums_.end(chunk_);
         std::array counts{patches_, counted_, right_, right_posterior_};
-        detail::add_up(ranks_, counts);
+        detail::all_reduce(ranks_, counts);
         patches_ = counts[0], counted_ = counts[1], right_ = counts[2], right_posterior_ = counts[3];
         require(counted_ > 0, errc::data,
                 "calm::evaluate_autoencoder: expected a token that is not PAD, found none; give more text, or score "
                 "more of it");
-        auto const share = [](auto part, index_t whole) {
+        auto const ratio = [](auto part, index_t whole) {
             return static_cast<double>(part) / static_cast<double>(whole);
         };
-        return {share(right_, counted_), share(right_posterior_, counted_), share(std_sum_, patches_ * L),
-                share(loss_sum_, patches_ * K), patches_};
+        return {ratio(right_, counted_), ratio(right_posterior_, counted_), ratio(std_sum_, patches_ * L),
+                ratio(loss_sum_, patches_ * K), patches_};
     }
 
 private:

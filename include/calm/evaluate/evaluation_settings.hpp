@@ -27,8 +27,9 @@ using token_evaluation_settings = settings_of_evaluation<token_sampler>;  // for
 namespace detail {
 
 inline std::string rule_text(sampler const& s) {
-    return std::string(s.name()) + " of " + std::to_string(s.n) + " + " + shortest(s.rest) + " equal draws, at most " +
-           std::to_string(s.most) + ", noise " + shortest(s.noise_scale) + ", T " + shortest(s.T);
+    return std::string(s.name()) + " of " + std::to_string(s.n) + " + " + shortest(s.fraction) +
+           " equal draws, at most " + std::to_string(s.max_draws) + ", noise " + shortest(s.noise_scale) + ", T " +
+           shortest(s.T);
 }
 inline std::string rule_text(token_sampler const& s) {
     return "exact, T " + shortest(s.T) + ", top-k " + std::to_string(s.top_k) + ", top-p " + shortest(s.top_p);

@@ -157,7 +157,7 @@ namespace detail {
 
 template <class Backend, class Space, class Configuration>
 void save_model(context<Backend> const& ctx, std::string const& directory, Configuration const& c, index_t vocabulary,
-                model_description description, model_files const& beside, if_exists existing,
+                model_description description, model_files const& extra_files, if_exists existing,
                 std::vector<any_parameter<Space>> const& parameters) {
     static_assert(is_trainable<Space>,
                   "calm::save_model: expected a trainable model: one with bf16 weights is only for inference; save the "
@@ -167,7 +167,7 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
-    for (auto const& [name, bytes] : beside) target.write(name, bytes);
+    for (auto const& [name, bytes] : extra_files) target.write(name, bytes);
     target.write(config_file, config_json_text(description));
     save_weights(ctx, target.path(weights_file), parameters);
     target.commit();
@@ -182,20 +182,20 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
 template <autoencoder_configuration C, class Space>
 void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
                       autoencoder<C, Space>& model, model_description const& description,
-                      model_files const& beside = {}, if_exists existing = if_exists::refuse) {
-    detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
+                      model_files const& extra_files = {}, if_exists existing = if_exists::refuse) {
+    detail::save_model(ctx, directory, C, model.vocabulary(), description, extra_files, existing, parameters_of(model));
 }
 
 // Saves a CALM; its autoencoder is in the same file, as ae_model.*.
 template <model_configuration auto C, class Space>
 void save_calm(context<typename Space::backend> const& ctx, std::string const& directory, calm_model<C, Space>& model,
-               model_description const& description, model_files const& beside = {},
+               model_description const& description, model_files const& extra_files = {},
                if_exists existing = if_exists::refuse) {
     // A published config.json does not describe the autoencoder.
     auto expected = C;
     if (!description.calm || !description.calm->autoencoder)
         expected.autoencoder = detail::with_published(detail::described_sizes(description).autoencoder, C.autoencoder);
-    detail::save_model(ctx, directory, expected, model.vocabulary(), description, beside, existing,
+    detail::save_model(ctx, directory, expected, model.vocabulary(), description, extra_files, existing,
                        detail::whole_parameters(model));
 }
 
@@ -203,29 +203,29 @@ void save_calm(context<typename Space::backend> const& ctx, std::string const& d
 template <autoregressive_configuration C, class Space>
 void save_autoregressive(context<typename Space::backend> const& ctx, std::string const& directory,
                          autoregressive_model<C, Space>& model, model_description const& description,
-                         model_files const& beside = {}, if_exists existing = if_exists::refuse) {
-    detail::save_model(ctx, directory, C, model.vocabulary(), description, beside, existing, parameters_of(model));
+                         model_files const& extra_files = {}, if_exists existing = if_exists::refuse) {
+    detail::save_model(ctx, directory, C, model.vocabulary(), description, extra_files, existing, parameters_of(model));
 }
 
 // Overloads for models on the host, without a context.
 template <autoencoder_configuration C, class T>
 void save_autoencoder(std::string const& directory, autoencoder<C, space<cpu, T>>& model,
-                      model_description const& description, model_files const& beside = {},
+                      model_description const& description, model_files const& extra_files = {},
                       if_exists existing = if_exists::refuse) {
-    save_autoencoder(context<>(0, 1), directory, model, description, beside, existing);
+    save_autoencoder(context<>(0, 1), directory, model, description, extra_files, existing);
 }
 // Saves a CALM on the host.
 template <model_configuration auto C, class T>
 void save_calm(std::string const& directory, calm_model<C, space<cpu, T>>& model, model_description const& description,
-               model_files const& beside = {}, if_exists existing = if_exists::refuse) {
-    save_calm(context<>(0, 1), directory, model, description, beside, existing);
+               model_files const& extra_files = {}, if_exists existing = if_exists::refuse) {
+    save_calm(context<>(0, 1), directory, model, description, extra_files, existing);
 }
 // Saves an autoregressive model on the host.
 template <autoregressive_configuration C, class T>
 void save_autoregressive(std::string const& directory, autoregressive_model<C, space<cpu, T>>& model,
-                         model_description const& description, model_files const& beside = {},
+                         model_description const& description, model_files const& extra_files = {},
                          if_exists existing = if_exists::refuse) {
-    save_autoregressive(context<>(0, 1), directory, model, description, beside, existing);
+    save_autoregressive(context<>(0, 1), directory, model, description, extra_files, existing);
 }
 
 }  // namespace calm

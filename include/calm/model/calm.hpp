@@ -68,7 +68,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens.ids;
     }
 
-    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host executor the
+    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host backend the
     // result refers to `tokens`. Throws errc::tokenizer for an id outside the vocabulary.
     template <span_of_tokens Tokens>
     typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
@@ -241,7 +241,7 @@ private:
     }
 };
 
-// Downloads the patches (R, N, K) that sample_patches left in `room` on the executor. Throws errc::non_finite if a
+// Downloads the patches (R, N, K) that sample_patches left in `room` in backend memory. Throws errc::non_finite if a
 // device could not decode one of them.
 template <class Backend>
 void copy_patches_to_host(context<Backend> const& ctx, std::span<token_id> tokens,

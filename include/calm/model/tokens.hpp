@@ -74,7 +74,7 @@ shifted_tokens<Backend> shift_tokens(context<Backend>& ctx, std::type_identity_t
     auto const inputs = ctx.saved.template take<token_id>(kept);
     auto const labels = ctx.saved.template take<token_id>(kept);
     for_each(ctx, kept.size(), detail::shift_token{inputs.data(), labels.data(), tokens.data(), P * K, K});
-    return {row_ids<Backend>::known(inputs, tokens.below()), row_ids<Backend>::known(labels, tokens.below())};
+    return {row_ids<Backend>::validated(inputs, tokens.limit()), row_ids<Backend>::validated(labels, tokens.limit())};
 }
 
 // Inputs and labels of host tokens (B, P, K): (B, P - 1, K) each, written into an upload and not yet checked. Throws as

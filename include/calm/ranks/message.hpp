@@ -222,11 +222,12 @@ inline std::string first_difference(int rank, std::span<setting const> own, std:
 // Throws the same errc::distributed on every rank if a rank has other settings than rank 0, naming the setting and both
 // values.
 inline void require_same_settings(process_group& ranks, std::span<setting const> own) {
-    constexpr std::uint64_t most = process_group::longest_text, most_told = 8192;
+    constexpr std::uint64_t most = process_group::longest_text, max_difference_bytes = 8192;
     auto const first = broadcast_message(ranks, detail::message_of(own), most);
-    auto const told =
+    auto const difference =
         detail::first_difference(ranks.rank(), own, detail::settings_in({first, "the settings of rank 0"}));
-    auto const all = gather_messages(ranks, std::as_bytes(std::span(told.data(), told.size())), most_told);
+    auto const all =
+        gather_messages(ranks, std::as_bytes(std::span(difference.data(), difference.size())), max_difference_bytes);
     for (int r = 0; r < all.ranks(); ++r) {
         auto const bytes = all.of(r);
         if (bytes.empty()) continue;

@@ -36,12 +36,12 @@ public:
     void fail(error const& why) noexcept override {
         if (failed_) return;
         failed_ = true;
-        told_ = static_cast<char>(why.code()) + std::string(why.what());
+        failure_message_ = static_cast<char>(why.code()) + std::string(why.what());
         std::deque<MPI_Request> sending;
         for (int r = 0; r < ranks(); ++r)
             if (r != rank())
-                MPI_Isend(told_.data(), static_cast<int>(told_.size()), MPI_BYTE, r, failure_tag, MPI_COMM_WORLD,
-                          &sending.emplace_back());
+                MPI_Isend(failure_message_.data(), static_cast<int>(failure_message_.size()), MPI_BYTE, r, failure_tag,
+                          MPI_COMM_WORLD, &sending.emplace_back());
         // Long enough for a short message; a rank that has ended gets none.
         for (auto const end = clock::now() + std::chrono::milliseconds(200); clock::now() < end;) {
             int done = 1;
@@ -256,7 +256,7 @@ private:
     std::vector<clock::time_point> seen_;  // last sign of life per rank
     clock::time_point shown_{};            // last one of this rank
     std::deque<messages> begun_;           // exchanges in flight, oldest first
-    std::string told_;                     // to others, about this rank's failure
+    std::string failure_message_;          // to others, about this rank's failure
     bool failed_ = false;
     bool first_is_lost_ = false;
 };

@@ -143,14 +143,14 @@ public:
         require(devices != nullptr, errc::usage, "calm::process_group: expected ranks that can exchange device memory");
         auto const count = static_cast<std::size_t>(ranks_);
         std::vector<std::uint64_t> own(count), others(count);
-        std::vector<sent> told;
-        std::vector<received> heard;
+        std::vector<sent> outgoing;
+        std::vector<received> incoming;
         for (std::size_t r = 0; r < count; ++r) {
             own[r] = to[r].size();
-            told.push_back(std::as_bytes(std::span(own).subspan(r, 1)));
-            heard.push_back(std::as_writable_bytes(std::span(others).subspan(r, 1)));
+            outgoing.push_back(std::as_bytes(std::span(own).subspan(r, 1)));
+            incoming.push_back(std::as_writable_bytes(std::span(others).subspan(r, 1)));
         }
-        exchange(told, heard);
+        exchange(outgoing, incoming);
         for (int r = 0; r < ranks_; ++r) {
             auto const i = static_cast<std::size_t>(r);
             if (r == rank_) continue;
@@ -309,7 +309,7 @@ protected:
     void poll_all_to_all(Pause const& pause, Silent const& silent, GiveUp const& give_up) {
         using clock = std::chrono::steady_clock;
         auto const since = clock::now();
-        for (bool told = false; !test_all_to_all();) {
+        for (bool logged = false; !test_all_to_all();) {
             double const waited = std::chrono::duration<double>(clock::now() - since).count();
             pause(waited);
             if (waited > timeout) {
@@ -320,8 +320,8 @@ protected:
                     fail_waiting(missing);
                 }
             }
-            if (!told && waited > 0.2 && log && asked_to_end && asked_to_end()) {
-                told = true;
+            if (!logged && waited > 0.2 && log && asked_to_end && asked_to_end()) {
+                logged = true;
                 log("asked to end, but no answer comes from " + detail::ranks_text(silent()) + after_step());
             }
         }

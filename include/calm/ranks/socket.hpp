@@ -174,8 +174,8 @@ public:
         return moved(::sendmsg(number_, &message, MSG_NOSIGNAL));
     }
     [[nodiscard]] std::optional<std::size_t> receive(std::span<std::byte> place) const {
-        auto const came = ::recv(number_, place.data(), place.size(), 0);
-        return came == 0 ? std::nullopt : moved(came);
+        auto const received = ::recv(number_, place.data(), place.size(), 0);
+        return received == 0 ? std::nullopt : moved(received);
     }
     // Ends the outgoing stream: the other end reads everything sent, then the end.
     void end_sending() const { ::shutdown(number_, SHUT_WR); }

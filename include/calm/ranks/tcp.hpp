@@ -49,9 +49,9 @@ public:
         failed_ = true;
         try {
             end_beats();
-            told_ = std::string(1, static_cast<char>(why.code())) +
-                    std::string(why.what()).substr(0, detail::tcp_peer::most_told - 1);
-            for (auto& p : peers_) p.send_failure(std::as_bytes(std::span(told_)));
+            failure_message_ = std::string(1, static_cast<char>(why.code())) +
+                               std::string(why.what()).substr(0, detail::tcp_peer::max_failure_bytes - 1);
+            for (auto& p : peers_) p.send_failure(std::as_bytes(std::span(failure_message_)));
             for_a_while([&](detail::tcp_peer& p) { return !p.socket() || !p.is_sending() || !p.flush(); });
             say_goodbye();
         } catch (...) {  // other ranks find this end closed
@@ -60,7 +60,7 @@ public:
     // After fail(): whether rank 0 knows that a rank cannot continue, and so can report why.
     [[nodiscard]] bool is_known_at_first() const {
         auto const& first = peers_[0];
-        return is_first() || (!first_is_lost_ && (told_.empty() || (first.socket() && !first.is_sending())));
+        return is_first() || (!first_is_lost_ && (failure_message_.empty() || (first.socket() && !first.is_sending())));
     }
     void poll_failures() override {
         std::lock_guard const lock(mutex_);
@@ -184,7 +184,7 @@ private:
         failed_ = true;
         if (what == event::unequal) fail_unequal(r, p.expected_bytes(), p.found_bytes());
         if (what == event::failed)
-            fail_with(r, static_cast<unsigned char>(p.told()[0]), std::string_view(p.told()).substr(1));
+            fail_with(r, static_cast<unsigned char>(p.failure()[0]), std::string_view(p.failure()).substr(1));
         throw error(errc::distributed,
                     sentence("expected messages of rank ", r, after_step(), ", found bytes that no rank sends"));
     }
@@ -217,8 +217,8 @@ private:
     double beat_;               // seconds between two signs of life
     std::condition_variable_any wake_;
     std::jthread beats_;
-    std::uint64_t finished_ = 0;  // exchanges finished
-    std::string told_;            // to others, about this rank's failure
+    std::uint64_t finished_ = 0;   // exchanges finished
+    std::string failure_message_;  // to others, about this rank's failure
     bool failed_ = false;
     bool first_is_lost_ = false;
 };

@@ -31,26 +31,27 @@ public:
     tcp_guest(tcp_socket socket, clock::time_point until) : socket_(std::move(socket)), until_(until) {}
 
     [[nodiscard]] tcp_socket const& socket() const { return socket_; }
-    [[nodiscard]] tcp_greeting const& said() const { return said_; }  // valid once it is trusted
+    [[nodiscard]] tcp_greeting const& greeting() const { return greeting_; }  // valid once it is trusted
 
     // Processes what has arrived and returns the new state. A refused guest cannot be used any more.
-    state go_on(tcp_identity const& self) {
+    state advance(tcp_identity const& self) {
         if (clock::now() > until_) return state::refused;
-        if (came_ < sizeof said_) {
-            if (!take(std::as_writable_bytes(std::span(&said_, 1)), 0)) return state::refused;
-            if (came_ < sizeof said_) return state::waiting;
-            if (said_.magic != tcp_magic || !challenge(self)) return state::refused;
+        if (filled_ < sizeof greeting_) {
+            if (!receive(std::as_writable_bytes(std::span(&greeting_, 1)), 0)) return state::refused;
+            if (filled_ < sizeof greeting_) return state::waiting;
+            if (greeting_.magic != tcp_magic || !challenge(self)) return state::refused;
         }
-        if (!take(proof_, sizeof said_)) return state::refused;
-        if (came_ < sizeof said_ + sizeof proof_) return state::waiting;
-        if (is_same(proof_, tcp_proof(self, connects, ends(), said_, challenge_))) return state::trusted;
+        if (!receive(proof_, sizeof greeting_)) return state::refused;
+        if (filled_ < sizeof greeting_ + sizeof proof_) return state::waiting;
+        if (is_same(proof_, tcp_proof(self, connects, ends(), greeting_, challenge_))) return state::trusted;
         answer(self, tcp_answer::wrong_proof);
         return state::refused;
     }
     // Sends a trusted guest the answer; returns the connection if it is welcome and still open.
     tcp_socket answer(tcp_identity const& self, tcp_answer answer) {
         bool const wrong = answer == tcp_answer::wrong_proof;
-        tcp_verdict const says{wrong ? tcp_mac{} : tcp_proof(self, accepts, ends(), said_, challenge_, answer), answer};
+        tcp_verdict const says{wrong ? tcp_mac{} : tcp_proof(self, accepts, ends(), greeting_, challenge_, answer),
+                               answer};
         bool const heard = socket_.send(bytes_of(says)) == sizeof says;
         return heard && answer == tcp_answer::welcome ? std::move(socket_) : tcp_socket();
     }
@@ -58,16 +59,16 @@ public:
 private:
     [[nodiscard]] tcp_ends ends() const { return {to_wire(socket_.there()), to_wire(socket_.here())}; }
     // Receives bytes of the message that begins at offset `begin`. False if the other end is gone.
-    bool take(std::span<std::byte> message, std::size_t begin) {
-        auto const came = socket_.receive(message.subspan(came_ - begin));
-        came_ += came.value_or(0);
-        return came.has_value();
+    bool receive(std::span<std::byte> message, std::size_t begin) {
+        auto const count = socket_.receive(message.subspan(filled_ - begin));
+        filled_ += count.value_or(0);
+        return count.has_value();
     }
     // Sends the challenge; returns whether the guest may belong to this job.
     bool challenge(tcp_identity const& self) {
-        auto const answer = unpadded(said_.job) != self.job                ? tcp_answer::other_job
-                            : (said_.has_secret != 0) != self.has_secret() ? tcp_answer::secret_missing
-                                                                           : tcp_answer::welcome;
+        auto const answer = unpadded(greeting_.job) != self.job                ? tcp_answer::other_job
+                            : (greeting_.has_secret != 0) != self.has_secret() ? tcp_answer::secret_missing
+                                                                               : tcp_answer::welcome;
         challenge_ = {tcp_magic,  padded<128>(self.build),     random_bytes(), self.rank,
                       self.ranks, self.has_secret() ? 1U : 0U, answer};
         return socket_.send(bytes_of(challenge_)) == sizeof challenge_ && answer == tcp_answer::welcome;
@@ -75,10 +76,10 @@ private:
 
     tcp_socket socket_;
     clock::time_point until_;
-    tcp_greeting said_{};
+    tcp_greeting greeting_{};
     tcp_challenge challenge_{};
     tcp_mac proof_{};
-    std::size_t came_ = 0;
+    std::size_t filled_ = 0;
 };
 
 // Moves all bytes with move() before `end`; returns whether that succeeded.

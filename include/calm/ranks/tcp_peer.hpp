@@ -27,10 +27,10 @@ public:
         none,      // nothing to report
         ended,     // the other end is gone while something is expected
         unequal,   // a message does not have the expected size: expected_bytes(), found_bytes()
-        failed,    // the other rank cannot continue: told()
+        failed,    // the other rank cannot continue: failure()
         nonsense,  // not a message of a rank
     };
-    static constexpr std::size_t most_told = 4096;  // bytes of told()
+    static constexpr std::size_t max_failure_bytes = 4096;  // bytes of failure()
 
     [[nodiscard]] tcp_socket const& socket() const { return socket_; }
     [[nodiscard]] bool is_sending() const { return !sending_.empty(); }
@@ -42,7 +42,7 @@ public:
     [[nodiscard]] std::size_t expected_bytes() const { return places_.front().size(); }
     [[nodiscard]] std::uint64_t found_bytes() const { return head_.bytes; }
     // One byte with the number of an error code, then the error message.
-    [[nodiscard]] std::string const& told() const { return told_; }
+    [[nodiscard]] std::string const& failure() const { return failure_; }
 
     // The bytes must stay until they are sent, and the place until it is filled.
     void send(std::span<std::byte const> bytes) { sending_.push_back({{bytes.size(), kind::message, 0}, bytes}); }
@@ -52,10 +52,10 @@ public:
         if (sending_.empty()) sending_.push_back({{0, kind::beat, 0}, {}});
     }
     // Replaces everything that is not sent yet. Closes the connection if a message is partly sent.
-    void send_failure(std::span<std::byte const> told) {
+    void send_failure(std::span<std::byte const> message) {
         if (is_sending() && sending_.front().done > 0) socket_.close();
         sending_.clear();
-        sending_.push_back({{told.size(), kind::failure, 0}, told});
+        sending_.push_back({{message.size(), kind::failure, 0}, message});
     }
 
     // Sends as much as possible now; returns whether the other end is there.
@@ -83,25 +83,25 @@ public:
     // may fail first with its own error, whenever it looks.
     event drain(bool listens = false) {
         for (;;) {
-            if (auto const head = std::as_writable_bytes(std::span(&head_, 1)); came_ < head.size()) {
-                if (!take(head.subspan(came_))) return is_expecting() ? event::ended : event::none;
-                if (came_ < head.size()) return event::none;
+            if (auto const head = std::as_writable_bytes(std::span(&head_, 1)); filled_ < head.size()) {
+                if (!receive(head.subspan(filled_))) return is_expecting() ? event::ended : event::none;
+                if (filled_ < head.size()) return event::none;
             }
-            if (head_.what == kind::failure) return listens || is_expecting() ? take_failure() : event::none;
+            if (head_.what == kind::failure) return listens || is_expecting() ? receive_failure() : event::none;
             if (head_.what == kind::beat && head_.bytes == 0) {
-                came_ = 0;
+                filled_ = 0;
                 continue;
             }
             if (head_.what != kind::message) return event::nonsense;
             if (places_.empty()) return event::none;  // the other rank is ahead
             auto const to = places_.front();
             if (head_.bytes != to.size()) return event::unequal;
-            if (auto const rest = to.subspan(came_ - sizeof head_); !rest.empty()) {
-                if (!take(rest)) return event::ended;
-                if (came_ < sizeof head_ + to.size()) return event::none;
+            if (auto const rest = to.subspan(filled_ - sizeof head_); !rest.empty()) {
+                if (!receive(rest)) return event::ended;
+                if (filled_ < sizeof head_ + to.size()) return event::none;
             }
             places_.pop_front();
-            came_ = 0;
+            filled_ = 0;
             ++received_;
         }
     }
@@ -121,21 +121,21 @@ private:
     };
 
     // Receives more of a header, message or failure. False at the end of the stream.
-    bool take(std::span<std::byte> rest) {
-        auto const came = socket_.receive(rest);
-        if (!came) ended_ = true;
-        if (came.value_or(0) > 0) last_heard_ = clock::now();
-        came_ += came.value_or(0);
-        return came.has_value();
+    bool receive(std::span<std::byte> rest) {
+        auto const count = socket_.receive(rest);
+        if (!count) ended_ = true;
+        if (count.value_or(0) > 0) last_heard_ = clock::now();
+        filled_ += count.value_or(0);
+        return count.has_value();
     }
-    event take_failure() {
-        if (head_.bytes == 0 || head_.bytes > most_told) return event::nonsense;
-        told_.resize(static_cast<std::size_t>(head_.bytes));
-        auto const rest = std::as_writable_bytes(std::span(told_)).subspan(came_ - sizeof head_);
-        bool const more = !rest.empty() && take(rest);
-        auto const size = came_ - sizeof head_;
-        if (size < told_.size() && (more || size == 0)) return ended_ ? event::ended : event::none;
-        told_.resize(size);
+    event receive_failure() {
+        if (head_.bytes == 0 || head_.bytes > max_failure_bytes) return event::nonsense;
+        failure_.resize(static_cast<std::size_t>(head_.bytes));
+        auto const rest = std::as_writable_bytes(std::span(failure_)).subspan(filled_ - sizeof head_);
+        bool const more = !rest.empty() && receive(rest);
+        auto const size = filled_ - sizeof head_;
+        if (size < failure_.size() && (more || size == 0)) return ended_ ? event::ended : event::none;
+        failure_.resize(size);
         return event::failed;
     }
 
@@ -143,11 +143,11 @@ private:
     std::deque<outgoing> sending_;
     std::deque<std::span<std::byte>> places_;  // of expected messages, in order
     header head_{};                            // of the current message
-    std::size_t came_ = 0;                     // bytes of it, with its header
+    std::size_t filled_ = 0;                   // bytes of it, with its header
     std::uint64_t sent_ = 0;
     std::uint64_t received_ = 0;
     clock::time_point last_heard_ = clock::now();
-    std::string told_;
+    std::string failure_;
     bool ended_ = false;
 };
 

@@ -217,10 +217,10 @@ private:
             auto socket = tcp_socket::connected(at, 1000);
             if (!socket && errno != ECONNREFUSED) return;  // the address cannot be reached
             if (!socket) continue;
-            auto beside = socket.here();
-            beside.set_port(0);
-            door = tcp_socket::listening(beside);
-            require(static_cast<bool>(door), errc::distributed, "expected to listen at ", address_text(beside),
+            auto any_port = socket.here();
+            any_port.set_port(0);
+            door = tcp_socket::listening(any_port);
+            require(static_cast<bool>(door), errc::distributed, "expected to listen at ", address_text(any_port),
                     ", the address from which this rank reached rank 0, found: ", system_text(errno));
             auto found = greet(self_, std::move(socket), 0, door.here().port(), in(limits_.answer), end_);
             if (found.socket) {
@@ -262,13 +262,13 @@ private:
             ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()), 100);
             for (auto const& door : doors)
                 for (std::size_t i = 0; i < most; ++i) {
-                    auto came = door.accept();
-                    if (!came) break;
+                    auto accepted = door.accept();
+                    if (!accepted) break;
                     if (guests.size() == most) guests.pop_front();
-                    guests.emplace_back(std::move(came), in(limits_.answer));
+                    guests.emplace_back(std::move(accepted), in(limits_.answer));
                 }
             std::erase_if(guests, [&](tcp_guest& one) {
-                auto const now = one.go_on(self_);
+                auto const now = one.advance(self_);
                 if (now == tcp_guest::state::trusted && let_in(one, lowest, where)) --missing;
                 return now != tcp_guest::state::waiting;
             });
@@ -277,33 +277,33 @@ private:
     }
     // Judges a guest that proved that it is of this job; returns whether it is a missing rank.
     bool let_in(tcp_guest& one, int lowest, table& where) {
-        auto const& said = one.said();
-        auto const answer = judge(said, lowest);
+        auto const& greeting = one.greeting();
+        auto const answer = judge(greeting, lowest);
         if (answer != tcp_answer::welcome) {
-            note_refused(said, answer);
+            note_refused(greeting, answer);
             one.answer(self_, answer);
             return false;
         }
         auto socket = one.answer(self_, answer);
         if (!socket) return false;
-        auto& its = where[static_cast<std::size_t>(said.rank)];
+        auto& its = where[static_cast<std::size_t>(greeting.rank)];
         its = to_wire(socket.there());
-        its.port = static_cast<std::uint16_t>(said.port);
-        met(said.rank) = std::move(socket);
+        its.port = static_cast<std::uint16_t>(greeting.port);
+        met(greeting.rank) = std::move(socket);
         return true;
     }
-    [[nodiscard]] tcp_answer judge(tcp_greeting const& said, int lowest) {
-        if (said.ranks != here_.ranks) return tcp_answer::other_count;
-        if (said.wanted != here_.rank || said.port == 0 || said.port > 65535) return tcp_answer::other_rank;
-        if (unpadded(said.build) != unpadded(padded<128>(here_.build))) return tcp_answer::other_build;
-        if (said.rank < lowest || said.rank >= here_.ranks || met(said.rank)) return tcp_answer::taken;
+    [[nodiscard]] tcp_answer judge(tcp_greeting const& greeting, int lowest) {
+        if (greeting.ranks != here_.ranks) return tcp_answer::other_count;
+        if (greeting.wanted != here_.rank || greeting.port == 0 || greeting.port > 65535) return tcp_answer::other_rank;
+        if (unpadded(greeting.build) != unpadded(padded<128>(here_.build))) return tcp_answer::other_build;
+        if (greeting.rank < lowest || greeting.rank >= here_.ranks || met(greeting.rank)) return tcp_answer::taken;
         return tcp_answer::welcome;
     }
     // Reports a refused guest; this rank keeps waiting for the right one.
-    void note_refused(tcp_greeting const& said, tcp_answer answer) {
-        refused_ = sentence("refused a process that says it is rank ", said.rank, " of ", said.ranks,
+    void note_refused(tcp_greeting const& greeting, tcp_answer answer) {
+        refused_ = sentence("refused a process that says it is rank ", greeting.rank, " of ", greeting.ranks,
                             answer == tcp_answer::other_build
-                                ? sentence(" and compiled as '", unpadded(said.build), "', not '", here_.build, "'")
+                                ? sentence(" and compiled as '", unpadded(greeting.build), "', not '", here_.build, "'")
                             : answer == tcp_answer::taken ? ", which is already here"
                                                           : sentence(", for rank ", here_.rank, " of ", here_.ranks));
         if (refusals_++ < 5) log(refused_);

@@ -104,7 +104,7 @@ public:
                 sample_next(ctx_, model_, std::span<token_id>(patches_), session_.hidden(), settings_.sampler,
                             std::span<patch_place const>(places_), settings_.round, &sampler_state_);
             hand_out(took);
-            if (!go_on_.empty()) session_.append(go_on_, onward_);
+            if (!continuing_.empty()) session_.append(continuing_, onward_);
             active_.swap(still_);
         }
         return std::move(results_);
@@ -139,7 +139,7 @@ private:
 
     // Gives every text its patch; notes which texts continue and which rows are still in use.
     void hand_out(std::vector<sampled> const& took) {
-        go_on_.clear();
+        continuing_.clear();
         still_.clear();
         onward_.clear();
         for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -150,7 +150,7 @@ private:
             auto const fresh = add_patch(text, patch, took[i], ends_, settings_.max_tokens);
             bool const wanted = fresh.empty() || notify(on_tokens_, prompt, fresh);
             if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings_.max_tokens) {
-                go_on_.push_back(row);
+                continuing_.push_back(row);
                 onward_.insert(onward_.end(), patch.begin(), patch.end());
             } else if (next_ < prompts_.size()) {
                 prompt = begin_next(row);
@@ -176,9 +176,9 @@ private:
     std::vector<index_t> active_;         // rows of the session, in order
     std::vector<token_id> patches_;       // (active, K)
     std::vector<patch_place> places_;
-    std::vector<index_t> go_on_;    // rows whose text continues with its patch
-    std::vector<index_t> still_;    // these, and rows whose next text has begun
-    std::vector<token_id> onward_;  // (go_on_, K)
+    std::vector<index_t> continuing_;  // rows whose text continues with its patch
+    std::vector<index_t> still_;       // these, and rows whose next text has begun
+    std::vector<token_id> onward_;     // (continuing_, K)
 };
 
 }  // namespace detail

@@ -84,16 +84,16 @@ public:
         if (count == 0) return;
         auto const size = std::ssize(texts);
         index_t const each = count / (size * K);
-        auto const go_on = [&] {
+        auto const advance = [&] {
             arena_scope const saved(ctx_.saved);
             arena_scope const workspace(ctx_.workspace);
             auto const states = model_.extend(ctx_, patches, cache_, texts);
             auto const named = to_device(ctx_, texts);
             for_each(ctx_, size * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
         };
-        if (each > 1) return go_on();
+        if (each > 1) return advance();
         cache_.reserve(ctx_, texts, each);
-        by_a_patch_(ctx_, {size, cache_.room()}, go_on);
+        by_a_patch_(ctx_, {size, cache_.room()}, advance);
     }
     // Continues the first text.
     void append(std::span<token_id const> patches) {

@@ -100,7 +100,7 @@ private:
     // Whether decoding token by token saves more than the extra passes cost: not with a small table.
     [[nodiscard]] bool is_lazy() const {
         constexpr index_t worthwhile = index_t{1} << 18;
-        return rule_.most > 1 && rule_.most <= largest &&
+        return rule_.max_draws > 1 && rule_.max_draws <= largest &&
                (rule_.rule == sampling_rule::adaptive || (rule_.rule == sampling_rule::batch && table_ >= worthwhile));
     }
     // Whether draws are counted before they are fully decoded.
@@ -330,7 +330,7 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
                  sampler const& rule, std::span<row_rng const> places, sampled_together& total,
                  token_screen const* screen = nullptr) {
-    if (rule.most == 1) {
+    if (rule.max_draws == 1) {
         arena_scope const scope(ctx.workspace);
         auto const room = output_buffer(ctx, tokens);
         model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale, screen);

@@ -32,13 +32,13 @@ inline constexpr std::string_view sampling_rule_names[] = {"adaptive", "batch", 
 struct sampler {
     static constexpr std::int64_t default_pool = 200;             // N, as published
     static constexpr std::int64_t default_cap = 100'000;          // draws per patch by the exact rule
-    static constexpr double hottest = 1000;                       // for scaled noise
+    static constexpr double max_temperature = 1000;               // for scaled noise
     static constexpr std::int64_t limit = std::int64_t{1} << 20;  // draws per patch, for any rule
 
     sampling_rule rule = sampling_rule::adaptive;  // kind of rule
     std::int64_t n = 2;                            // draws per attempt: floor(1/T)
-    double rest = 0;                               // 1/T - n, only for the exact rule
-    std::int64_t most = default_pool;              // most draws: the pool N, or the cap of the exact rule; 1 at T = 1
+    double fraction = 0;                           // 1/T - n, only for the exact rule
+    std::int64_t max_draws = default_pool;         // most draws: the pool N, or the cap of the exact rule; 1 at T = 1
     double noise_scale = 1;                        // factor on the noise of the head
     double T = 0.5;                                // temperature
 
@@ -69,10 +69,11 @@ struct sampler {
                 1,
                 T.value};
     }
-    // 0 <= T <= hottest; throws errc::usage for another T.
+    // 0 <= T <= max_temperature; throws errc::usage for another T.
     static sampler noise(temperature T) {
-        require(T.value >= 0.0 && T.value <= hottest, errc::usage, [&] {
-            return "temperature: scaled noise needs T from 0 to " + shortest(hottest) + ", found " + shortest(T.value);
+        require(T.value >= 0.0 && T.value <= max_temperature, errc::usage, [&] {
+            return "temperature: scaled noise needs T from 0 to " + shortest(max_temperature) + ", found " +
+                   shortest(T.value);
         });
         return {sampling_rule::noise, 1, 0, 1, std::sqrt(T.value), T.value};
     }
@@ -118,17 +119,17 @@ public:
     acceptance_sampler(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
         if (rule_.rule != sampling_rule::batch) return;
         point_ = detail::uniform53(choice);
-        look_at_ = batch_forecast({}, rule_.n, rule_.most, point_).at_least();
+        look_at_ = batch_forecast({}, rule_.n, rule_.max_draws, point_).at_least();
     }
 
     // Fewest further draws that are needed; 0 once it has decided.
     [[nodiscard]] std::int64_t at_least() const {
         if (decided_) return 0;
-        if (rule_.rule == sampling_rule::batch) return std::min(rule_.most, look_at_) - done_.draws;
-        return std::min(rule_.most - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
+        if (rule_.rule == sampling_rule::batch) return std::min(rule_.max_draws, look_at_) - done_.draws;
+        return std::min(rule_.max_draws - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
     }
     // Most further draws that can be used, until the batch rule decides; 0 once it has decided.
-    [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.most - done_.draws; }
+    [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.max_draws - done_.draws; }
 
     // Takes patches (count, K) drawn at T = 1, in order. Draws after the decision are ignored and not counted. Random
     // choices come from `choice`, the same ones for the same draws. The batch rule decides as soon as no further draw
@@ -140,7 +141,7 @@ public:
             ++done_.draws;
             if (accepts(choice))
                 decide(attempt_);
-            else if (done_.draws == rule_.most) {
+            else if (done_.draws == rule_.max_draws) {
                 done_.capped = rule_.rule == sampling_rule::exact;
                 decide(batch_choice(pool_, K_, rule_.n,
                                     rule_.rule == sampling_rule::batch ? point_ : detail::uniform53(choice)));
@@ -163,9 +164,9 @@ private:
     bool accepts(random_sequence& choice) {
         if (rule_.rule == sampling_rule::batch) return false;
         auto const last = static_cast<std::size_t>(done_.draws) - 1;
-        if (proving_ > 0) {  // accepts with probability P^rest, using only draws from P
+        if (proving_ > 0) {  // accepts with probability P^fraction, using only draws from P
             if (equals_attempt(last)) return true;
-            if (detail::uniform53(choice) < rule_.rest / static_cast<double>(proving_))
+            if (detail::uniform53(choice) < rule_.fraction / static_cast<double>(proving_))
                 begin_attempt();
             else
                 ++proving_;
@@ -178,18 +179,18 @@ private:
             begin_attempt();
             return false;
         }
-        proving_ = rule_.rest > 0.0 ? 1 : 0;
+        proving_ = rule_.fraction > 0.0 ? 1 : 0;
         return proving_ == 0;
     }
     // Batch rule: decides if no further draw can change the choice, otherwise sets when to look again. Waits for at
     // least an eighth more draws, because each look counts all of them again.
     void look_ahead() {
         auto const distinct = count_patches(pool_, K_);
-        batch_forecast const forecast(distinct.counts, rule_.n, rule_.most - done_.draws, point_);
+        batch_forecast const forecast(distinct.counts, rule_.n, rule_.max_draws - done_.draws, point_);
         look_at_ = done_.draws + std::max(forecast.at_least(), done_.draws / 8 + 1);
         auto const sure = forecast.choice();
         if (!sure) return;
-        done_.draws = rule_.most;
+        done_.draws = rule_.max_draws;
         decide(distinct.first[*sure]);
     }
     [[nodiscard]] bool equals_attempt(std::size_t draw) const {
@@ -214,7 +215,7 @@ private:
     std::size_t attempt_ = 0;  // first draw of the attempt, in the pool
     std::int64_t equal_ = 0;   // draws in the attempt
     bool all_equal_ = true;
-    std::int64_t proving_ = 0;  // number of the next coin flip for P^rest; 0 before
+    std::int64_t proving_ = 0;  // number of the next coin flip for P^fraction; 0 before
     double point_ = 0;          // random number by which the batch rule chooses
     std::int64_t look_at_ = 0;  // number of draws at which the batch rule looks ahead
 };

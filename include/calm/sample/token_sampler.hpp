@@ -18,14 +18,15 @@ namespace calm {
 // Changes the probabilities in this order: P^(1/T), only the k likeliest tokens, of these the fewest likeliest that sum
 // to p, normalisation. Of equally likely tokens the lower id comes first.
 struct token_sampler {
-    static constexpr double coldest = 1e-100;  // smallest T except 0
-    static constexpr double hottest = 1000;    // largest T
+    static constexpr double min_temperature = 1e-100;  // smallest T except 0
+    static constexpr double max_temperature = 1000;    // largest T
 
     double T = 1;       // 0: always the likeliest token
     index_t top_k = 0;  // 0: all
     double top_p = 1;   // in (0, 1]; 1: all
 
-    // Throws errc::usage unless T is 0 or from `coldest` to `hottest`, k is at least 0 and p is in (0, 1].
+    // Throws errc::usage unless T is 0 or from `min_temperature` to `max_temperature`, k is at least 0 and p is in (0,
+    // 1].
     static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {
         require(top_k >= 0, errc::usage, "token_sampler: expected top-k of at least 1, or 0 for all tokens, found ",
                 top_k);
@@ -33,9 +34,9 @@ struct token_sampler {
             top_p > 0 && top_p <= 1, errc::usage,
             "token_sampler: expected top-p above 0 and at most 1, the share of the probability to draw from, found ",
             top_p);
-        require(T.value == 0 || (T.value >= coldest && T.value <= hottest), errc::usage, [&] {
-            return "temperature: exact probabilities need T = 0, or from " + shortest(coldest) + " to " +
-                   shortest(hottest) + ", found " + shortest(T.value);
+        require(T.value == 0 || (T.value >= min_temperature && T.value <= max_temperature), errc::usage, [&] {
+            return "temperature: exact probabilities need T = 0, or from " + shortest(min_temperature) + " to " +
+                   shortest(max_temperature) + ", found " + shortest(T.value);
         });
         return {T.value, top_k, top_p};
     }

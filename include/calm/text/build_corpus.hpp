@@ -87,23 +87,23 @@ inline std::string content_of(std::string const& path) {
 // The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory. Throws errc::data if no
 // document is selected, errc::tokenizer if only one of source and vocabulary is the Markov one, otherwise as
 // visit_documents.
-[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& words,
+[[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
-    corpus made(words.specials());
-    detail::add_documents(specs, words, selection, made);
+    corpus made(tokenizer.specials());
+    detail::add_documents(specs, tokenizer, selection, made);
     return made;
 }
 
 // A digest of everything that determines the ids of build_corpus: tokenizer, selection, names and bytes of the files.
 // Reads every file once; the checksums in it detect accidents, not attacks. Throws as visit_documents.
-[[nodiscard]] inline std::string digest_of(std::span<std::string const> specs, tokenizer const& words,
+[[nodiscard]] inline std::string digest_of(std::span<std::string const> specs, tokenizer const& tokenizer,
                                            document_selection const& selection) {
     sha256 hash;
     auto const add = [&](std::string_view fact) {
         hash.add(fact);
         hash.add(std::string_view("\0", 1));
     };
-    add(words.fingerprint());
+    add(tokenizer.fingerprint());
     add(unicode_version());  // of the tokenizer's matcher
     for (std::uint64_t const number :
          {std::uint64_t{selection.use == split::train}, std::uint64_t{selection.skip != nullptr},
@@ -125,27 +125,27 @@ inline std::string content_of(std::string const& path) {
 // The corpus in a token file with this digest, mapped. Returns nothing and sets `why` if the file is missing, damaged
 // or of another text or tokenizer.
 [[nodiscard]] inline std::optional<corpus> stored_corpus(std::string const& path, std::string_view digest,
-                                                         tokenizer const& words, token_file::reason& why) {
-    auto file = token_file::open(path, words.vocabulary_size(), why);
+                                                         tokenizer const& tokenizer, token_file::reason& why) {
+    auto file = token_file::open(path, tokenizer.vocabulary_size(), why);
     if (!file) return std::nullopt;
     auto const& found = file->facts().digest;
     if (std::string_view(found.data(), found.size()) != digest) {
         why = "it belongs to another text or tokenizer";
         return std::nullopt;
     }
-    return corpus(words.specials(), std::move(file));
+    return corpus(tokenizer.specials(), std::move(file));
 }
 
 // As build_corpus, but writes the ids to a token file with this digest, from digest_of, and maps it. Throws as
 // build_corpus, and errc::storage.
 [[nodiscard]] inline corpus store_corpus(std::string const& path, std::string_view digest,
-                                         std::span<std::string const> specs, tokenizer const& words,
+                                         std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
     token_file_writer writer(path);
-    detail::add_documents(specs, words, selection, writer);
+    detail::add_documents(specs, tokenizer, selection, writer);
     writer.commit(digest);
     token_file::reason why;
-    if (auto made = stored_corpus(path, digest, words, why)) return *std::move(made);
+    if (auto made = stored_corpus(path, digest, tokenizer, why)) return *std::move(made);
     throw error(errc::storage, path, "", "was not read as it was written: " + why);
 }
 

@@ -33,13 +33,13 @@ using portion_visitor = std::function<void(document_portion const&)>;
 class document_ids {
 public:
     // The tokenizer must outlive this object. Throws as build_corpus.
-    document_ids(std::span<std::string const> specs, tokenizer const& words, document_selection const& selection) :
-        words_(&words), selection_(selection), sources_(document_sources(specs)) {
-        detail::require_vocabulary(specs, words);
+    document_ids(std::span<std::string const> specs, tokenizer const& tokenizer, document_selection const& selection) :
+        tokenizer_(&tokenizer), selection_(selection), sources_(document_sources(specs)) {
+        detail::require_vocabulary(specs, tokenizer);
     }
 
     // The special tokens of the tokenizer, for packing; the documents contain none.
-    [[nodiscard]] special_tokens specials() const { return words_->specials(); }
+    [[nodiscard]] special_tokens specials() const { return tokenizer_->specials(); }
 
     // Visits the portions of all documents in order. Malformed documents are counted at the first visit only. Throws
     // errc::data if no document is selected, otherwise as visit_documents.
@@ -48,7 +48,7 @@ public:
         skipped_documents again;
         auto selection = selection_;
         if (selection.skip != nullptr && std::exchange(visited_, true)) selection.skip = &again;
-        token_stream stream(*words_);
+        token_stream stream(*tokenizer_);
         std::vector<token_id> ids;
         std::size_t first = 0;
         bool any = false;
@@ -75,7 +75,7 @@ public:
     }
 
 private:
-    tokenizer const* words_;
+    tokenizer const* tokenizer_;
     document_selection selection_;
     std::vector<document_source> sources_;
     bool visited_ = false;

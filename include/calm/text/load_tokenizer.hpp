@@ -21,15 +21,15 @@ namespace calm {
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path) {
     std::size_t const first = bytes.substr(0, limits::tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
     if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));
-    auto words = tokenizer::parse_lines(bytes, path);
+    auto tokenizer = tokenizer::parse_lines(bytes, path);
     // Vocabularies trained here begin with byte 0; of the published ones only Llama 3's is known to have this pattern.
-    bool const ours = words.is_markov() || words.bytes(0) == std::string_view("\0", 1);
+    bool const ours = tokenizer.is_markov() || tokenizer.bytes(0) == std::string_view("\0", 1);
     constexpr token_id llama3 = 128257;
-    if (!ours && words.vocabulary_size() != llama3)
+    if (!ours && tokenizer.vocabulary_size() != llama3)
         throw error(errc::tokenizer, path, "",
                     "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
                     "pattern of pieces the format does not tell: use the model's tokenizer.json");
-    return words;
+    return tokenizer;
 }
 
 // Reads a file of either format, whatever its name. Throws as parse_tokenizer, and errc::storage if it cannot be read.

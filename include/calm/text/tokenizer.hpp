@@ -208,13 +208,13 @@ private:
     // State shared by the pieces of a text.
     struct piece_work {
         bpe_merger<merge_rules> merger;
-        piece_cache known;
+        piece_cache cache;
     };
     [[nodiscard]] piece_work working() const {
         return {{v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}}, {}};
     }
     void encode_piece(std::string_view piece, piece_work& work, std::vector<token_id>& ids) const {
-        if (work.known.find(piece, ids)) return;
+        if (work.cache.find(piece, ids)) return;
         std::size_t const before = ids.size();
         token_id const whole = v_.whole_pieces ? v_.tokens.find(piece) : -1;
         if (whole >= 0) {
@@ -223,7 +223,7 @@ private:
             if (lacks_bytes_) require_bytes(piece);
             work.merger.merge(piece, ids);
         }
-        work.known.keep(piece, std::span(ids).subspan(before));
+        work.cache.keep(piece, std::span(ids).subspan(before));
     }
 
     // Other programs drop such a byte without a word.
@@ -244,41 +244,41 @@ private:
 class token_stream {
 public:
     // Begins a text. Throws errc::memory.
-    explicit token_stream(tokenizer const& words) :
-        words_(words), work_(words.working()), added_(words.v_.added), pieces_(words.v_.patterns) {}
+    explicit token_stream(tokenizer const& tokenizer) :
+        tokenizer_(tokenizer), work_(tokenizer.working()), added_(tokenizer.v_.added), pieces_(tokenizer.v_.patterns) {}
 
     // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
-        if (words_.is_markov()) return words_.encode(part, ids);
-        if (words_.v_.added.all().empty()) return add(part, ids);
+        if (tokenizer_.is_markov()) return tokenizer_.encode(part, ids);
+        if (tokenizer_.v_.added.all().empty()) return add(part, ids);
         added_.push(
             part, [&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
     }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
         added_.finish([&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
-        if (words_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
-        pieces_.finish([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+        if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
+        pieces_.finish([&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
     }
 
 private:
     void add(std::string_view text, std::vector<token_id>& ids) {
-        if (words_.v_.is_nfc)
+        if (tokenizer_.v_.is_nfc)
             normalized_.push(text, [&](std::string_view part) { cut(part, ids); });
         else
             cut(text, ids);
     }
     // An added token: the text before it ends.
     void add(token_id id, std::vector<token_id>& ids) {
-        if (words_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
-        pieces_.end([&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+        if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
+        pieces_.end([&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
         ids.push_back(id);
     }
     void cut(std::string_view text, std::vector<token_id>& ids) {
-        pieces_.push(text, [&](std::string_view piece) { words_.encode_piece(piece, work_, ids); });
+        pieces_.push(text, [&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
     }
 
-    tokenizer const& words_;
+    tokenizer const& tokenizer_;
     tokenizer::piece_work work_;
     added_token_stream added_;
     nfc_stream normalized_;
@@ -307,9 +307,10 @@ inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const
 }
 
 // Encodes texts in memory. For files see build_corpus.hpp.
-template <class Documents> [[nodiscard]] corpus corpus_of(Documents const& documents, tokenizer const& words) {
-    corpus text(words.specials());
-    for (auto const& document : documents) text.add([&](std::vector<token_id>& ids) { words.encode(document, ids); });
+template <class Documents> [[nodiscard]] corpus corpus_of(Documents const& documents, tokenizer const& tokenizer) {
+    corpus text(tokenizer.specials());
+    for (auto const& document : documents)
+        text.add([&](std::vector<token_id>& ids) { tokenizer.encode(document, ids); });
     return text;
 }
 

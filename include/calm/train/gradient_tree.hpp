@@ -52,7 +52,7 @@ public:
             first_range_.push_back(static_cast<index_t>(r));
         }
         memory_ = {device_table(arena_, slots_), device_table(arena_, ranges_), static_cast<index_t>(ranges_.size())};
-        waiting_ = arena_.template take<T>(extents<dyn, dyn>(most_waiting(micro_batches), elements_)).data();
+        waiting_ = arena_.template take<T>(extents<dyn, dyn>(max_pending(micro_batches), elements_)).data();
     }
     gradient_tree(gradient_tree const&) = delete;
     gradient_tree& operator=(gradient_tree const&) = delete;
@@ -75,7 +75,7 @@ public:
     }
 
     // Most partial sums held at once: floor(log2(micro_batches)).
-    [[nodiscard]] static index_t most_waiting(index_t micro_batches) {
+    [[nodiscard]] static index_t max_pending(index_t micro_batches) {
         return static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(micro_batches))) - 1;
     }
 

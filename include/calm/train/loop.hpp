@@ -56,12 +56,12 @@ private:
 
 // Replaces a fraction of the patches of `tokens` by random tokens below V; the first patch is number `first` of the
 // step. Patch i uses words i (K + 1) .. of the key.
-inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K, index_t V, double share,
+inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K, index_t V, double fraction,
                                index_t first) {
     auto const word = [&](index_t i) { return philox(draws, static_cast<std::uint64_t>(i) / 4).v[i % 4]; };
     for (index_t p = 0; p < static_cast<index_t>(tokens.size()) / K; ++p) {
         index_t const at = (first + p) * (K + 1);
-        if (uniform_from(word(at)) >= static_cast<float>(share)) continue;
+        if (uniform_from(word(at)) >= static_cast<float>(fraction)) continue;
         for (index_t k = 0; k < K; ++k)
             tokens[static_cast<std::size_t>(p * K + k)] =
                 static_cast<token_id>(below(word(at + 1 + k), static_cast<std::uint32_t>(V)));
@@ -82,7 +82,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     constexpr index_t K = C.patch_size;
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
-    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    double const weight = 1.0 / static_cast<double>(recipe.accumulation);
     captured_graph<typename Space::backend> backward;
     auto const micro = [&](progress&, auto const& losses) {
         auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
@@ -92,7 +92,7 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
                                        static_cast<index_t>(first.by_value()));
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), recipe.objective.dropout, first);
-        backward(ctx, {}, [&] { model.loss_and_gradient(ctx, losses, batch, recipe.objective, share); });
+        backward(ctx, {}, [&] { model.loss_and_gradient(ctx, losses, batch, recipe.objective, weight); });
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
@@ -117,14 +117,14 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
         detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences", recipe.block_tokens);
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
-    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    double const weight = 1.0 / static_cast<double>(recipe.accumulation);
     captured_graph<typename Space::backend> backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
         auto const first = ctx.number_in_step(sequences * (patches - 1));
         backward(ctx, {}, [&] {
-            model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, share);
+            model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, weight);
         });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
@@ -157,7 +157,7 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     index_t const sequences =
         detail::micro_size(recipe.sequences, recipe.accumulation, 1, "sequences", (two_phases ? K : 1) * P);
     detail::batch_place const place(sequences * (two_phases ? K : 1) * P);
-    double const share = 1.0 / static_cast<double>(recipe.accumulation);
+    double const weight = 1.0 / static_cast<double>(recipe.accumulation);
     auto const patch_of = [&](progress const& now) { return now.first_phase ? K : 1; };
     auto const place_of = [&](progress const& now) {
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
@@ -166,7 +166,8 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
-        backward(ctx, {patch_of(now)}, [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, share); });
+        backward(ctx, {patch_of(now)},
+                 [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, weight); });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     index_t const step = recipe.sequences * P;

@@ -59,7 +59,7 @@ public:
             };
             bool const uses_muon = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
-            T* const second = uses_muon && work == nullptr ? nullptr : moment();  // gather_to_first needs both
+            T* const second = uses_muon && work == nullptr ? nullptr : moment();  // gather_on_rank_0 needs both
             leads_.push_back(uses_muon);
             if (uses_muon) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays,
@@ -195,7 +195,7 @@ public:
                 to.push_back(copies_.empty() ? nullptr : copies_[2 * own.size() + second].data());
                 own.push_back(second == 1 ? slot.second : slot.first);
             }
-            work_->gather_to_first(own, to);
+            work_->gather_on_rank_0(own, to);
         }
         return all;
     }
@@ -292,7 +292,7 @@ private:
     }
     // The updates by Muon, after run_adamw.
     void update_hidden(context<Backend>& ctx) {
-        if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->gather_gradients(leads_);
+        if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->all_gather_gradients(leads_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Sum of squares of all gradients, on all ranks, in double over ranges that do not depend on the number of threads;
@@ -302,13 +302,13 @@ private:
         if (work_ != nullptr && !ctx.is_dry_run()) {
             std::vector<double> room;
             auto const own = to_host(ctx, rows(view_of_sums(), 1, memory_.count), room);
-            copy_to_device(ctx, all_.sums + 1, work_->squares_of_all(own));
+            copy_to_device(ctx, all_.sums + 1, work_->all_gather_squares(own));
         }
         detail::run_norm(ctx, all_, loss);
     }
     // Index of the first parameter whose gradient was not finite in the last sums, or the number of parameters.
     std::size_t first_bad_slot(context<Backend> const& ctx) const {
-        if (work_ != nullptr) return work_->first_bad();
+        if (work_ != nullptr) return work_->first_nonfinite();
         std::vector<double> room;
         auto const sums = to_host(ctx, view_of_sums(), room);
         for (std::size_t r = 0; r < ranges_.size(); ++r)

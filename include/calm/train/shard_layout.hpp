@@ -37,16 +37,16 @@ public:
     // For parameters of these sizes, seen from one rank; a chunk has at most `piece` elements. A bucket ends with the
     // parameter that brings it to `group` elements.
     shard_layout(std::vector<index_t> const& sizes, int rank, int ranks, index_t piece, index_t group) :
-        rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), group_begins_{0} {
+        rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), bucket_begins_{0} {
         for (auto const size : sizes) {
             tensors_.push_back({size, elements_, groups()});
             elements_ += size;
-            if (elements_ - place_of(group_begins_.back()) >= group) group_begins_.push_back(tensors_.size());
+            if (elements_ - place_of(bucket_begins_.back()) >= group) bucket_begins_.push_back(tensors_.size());
         }
-        if (group_begins_.back() < tensors_.size() || tensors_.empty()) group_begins_.push_back(tensors_.size());
+        if (bucket_begins_.back() < tensors_.size() || tensors_.empty()) bucket_begins_.push_back(tensors_.size());
         ranges_ = ranges_of(tensors_);
         index_t most = 0;
-        for (std::size_t g = 0; g + 1 < group_begins_.size(); ++g) most = std::max(most, cut(g));
+        for (std::size_t g = 0; g + 1 < bucket_begins_.size(); ++g) most = std::max(most, cut(g));
         piece_ = std::min(piece, most);
     }
 
@@ -54,7 +54,7 @@ public:
     [[nodiscard]] index_t size(std::size_t i) const { return tensors_[i].size; }  // of parameter i
     [[nodiscard]] index_t piece() const { return piece_; }                        // largest chunk of a shard
     // (G + 1) first parameter of each bucket, then the number of parameters.
-    [[nodiscard]] std::vector<std::size_t> const& group_begins() const { return group_begins_; }
+    [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const { return bucket_begins_; }
     [[nodiscard]] std::vector<parameter_range> const& ranges() const { return ranges_; }
     // Numbers of a rank's ranges, in order.
     [[nodiscard]] std::vector<std::size_t> ranges_of_rank(std::size_t r) const {
@@ -102,13 +102,13 @@ private:
         index_t most;                          // elements of the largest shard
     };
 
-    [[nodiscard]] std::size_t groups() const { return group_begins_.size() - 1; }
+    [[nodiscard]] std::size_t groups() const { return bucket_begins_.size() - 1; }
     [[nodiscard]] index_t place_of(std::size_t i) const { return i < tensors_.size() ? tensors_[i].place : elements_; }
 
     // Cuts bucket g into shards of about equal size: a range belongs to the rank whose equal part of the bucket it
     // begins in. Returns the elements of the largest shard.
     index_t cut(std::size_t g) {
-        index_t const begin = place_of(group_begins_[g]), elements = place_of(group_begins_[g + 1]) - begin;
+        index_t const begin = place_of(bucket_begins_[g]), elements = place_of(bucket_begins_[g + 1]) - begin;
         auto const place = [&](std::size_t i) {
             return tensors_[static_cast<std::size_t>(ranges_[i].slot)].place + ranges_[i].begin;
         };
@@ -151,7 +151,7 @@ private:
     std::vector<parameter_range> ranges_;
     index_t elements_ = 0;
     index_t piece_ = 0;
-    std::vector<std::size_t> group_begins_;
+    std::vector<std::size_t> bucket_begins_;
     std::vector<group_row> rows_;  // (G)
 };
 

@@ -99,8 +99,7 @@ public:
         return each;
     }
 
-    void begin_together(std::uint64_t seed, training_state const& state, training_recipe const& r,
-                        index_t tokens) override {
+    void begin_run(std::uint64_t seed, training_state const& state, training_recipe const& r, index_t tokens) override {
         auto all = detail::settings_of(r);
         for (auto& one : detail::settings_of(state)) all.push_back(std::move(one));
         all.push_back({"seed", std::to_string(seed)});
@@ -108,14 +107,14 @@ public:
         require_same_settings(std::move(all));
         ranks_.timeout_active = true;
     }
-    double agree_on_time(index_t steps_done) override {
+    double sync_clock(index_t steps_done) override {
         ranks_.steps_done = steps_done;
         double const now = ranks_.broadcast(steady_seconds());
         require(std::isfinite(now) && now >= clock_, errc::distributed, "rank 0: expected a time of at least ", clock_,
                 " s, found ", now, "; do all ranks run the same program?");
         return clock_ = now;
     }
-    void add_up(std::span<std::byte> losses) override {
+    void reduce_gradients(std::span<std::byte> losses) override {
         sum_gradients();
         auto const size = losses.size() / static_cast<std::size_t>(count());
         auto const first = static_cast<std::size_t>(rank()) * size;
@@ -128,8 +127,8 @@ public:
     [[nodiscard]] part own(std::size_t i) const override { return layout_.own(i); }
     [[nodiscard]] std::size_t buffer_bytes() const override { return memory_.peak(); }
 
-    [[nodiscard]] std::vector<std::size_t> const& group_begins() const override { return layout_.group_begins(); }
-    void begin_adding_up(std::size_t group) override {
+    [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const override { return layout_.bucket_begins(); }
+    void begin_reduce(std::size_t group) override {
         auto const& ends = whole_.all.group_ends;
         for (auto round = group == 0 ? 0 : ends[group - 1]; round < ends[group]; ++round) to_add_.push_back(round);
         begun_[group] = true;
@@ -140,11 +139,11 @@ public:
         send_gradients();
     }
 
-    // The gradient part of add_up().
+    // The gradient part of reduce_gradients().
     void sum_gradients() {
         settle_device();
         for (std::size_t group = 0; group < begun_.size(); ++group)
-            if (!begun_[group]) begin_adding_up(group);
+            if (!begun_[group]) begin_reduce(group);
         while (!on_way_.empty()) {
             take_gradients();
             send_gradients();
@@ -152,24 +151,24 @@ public:
         std::fill(begun_.begin(), begun_.end(), false);
         wait_on_devices();
     }
-    void gather_values() override { gather(whole_, values_); }
-    void gather_gradients(std::vector<bool> const& marked) override {
+    void all_gather_values() override { gather(whole_, values_); }
+    void all_gather_gradients(std::vector<bool> const& marked) override {
         if (some_.marked != marked) set_pieces(some_, marked);
         gather(some_, gradients_);
     }
     [[nodiscard]] index_t ranges() const override { return std::ssize(layout_.ranges()); }
-    std::span<double const> squares_of_all(std::span<double const> own_ranges) override {
+    std::span<double const> all_gather_squares(std::span<double const> own_ranges) override {
         std::vector<double> by_rank(sums_.size());
         ranks_.all_gather(own_ranges, std::span(by_rank), range_starts_);
         for (std::size_t i = 0; i < sums_.size(); ++i) sums_[range_numbers_[i]] = by_rank[i];
         return sums_;
     }
-    [[nodiscard]] std::size_t first_bad() const override {
+    [[nodiscard]] std::size_t first_nonfinite() const override {
         for (std::size_t r = 0; r < sums_.size(); ++r)
             if (!std::isfinite(sums_[r])) return static_cast<std::size_t>(layout_.ranges()[r].slot);
         return value_slots_.size();
     }
-    void gather_to_first(std::span<void const* const> from, std::span<void* const> to) override {
+    void gather_on_rank_0(std::span<void const* const> from, std::span<void* const> to) override {
         auto const self = static_cast<std::size_t>(ranks_.rank());
         std::vector<detail::packed_slot<T>> slots;  // read only
         for (std::size_t i = 0; i < from.size(); ++i)

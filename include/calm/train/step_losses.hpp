@@ -20,9 +20,9 @@ struct loss_of_step {
     autoencoder_losses const* losses;
     index_t count;  // number of micro-batches
     CALM_HD void operator()(index_t) const {
-        double const share = 1.0 / static_cast<double>(count);
+        double const weight = 1.0 / static_cast<double>(count);
         *loss = 0;
-        for (index_t i = 0; i < count; ++i) *loss += share * losses[i].loss;
+        for (index_t i = 0; i < count; ++i) *loss += weight * losses[i].loss;
     }
 };
 

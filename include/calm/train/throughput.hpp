@@ -21,8 +21,8 @@ inline double steady_seconds() {
 // Fraction of the machine's peak FLOP/s that work of `flops` in `seconds` reaches: above 0, at most 1. NaN if the peak
 // is unknown (0), or too low because it was measured on a busy machine.
 inline double share_of_peak(double flops, double seconds, double peak) {
-    double const share = flops / seconds / peak;
-    return share > 0 && share <= 1 ? share : std::numeric_limits<double>::quiet_NaN();
+    double const fraction = flops / seconds / peak;
+    return fraction > 0 && fraction <= 1 ? fraction : std::numeric_limits<double>::quiet_NaN();
 }
 
 // Speed of a run over its last steps, and the time left.

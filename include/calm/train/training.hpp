@@ -54,27 +54,28 @@ struct step_size {
 template <class Space> class training {
 public:
     using Backend = typename Space::backend;
-    using taking = std::function<void(progress const&)>;
+    using batch_source = std::function<void(progress const&)>;
     using micro_batch_step = std::function<void(progress&, losses_view<Backend> const&)>;
 
     // All references outlive it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
              training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
-             micro_batch_step const& micro, taking const& take, data_parallel* work) :
+             micro_batch_step const& micro, batch_source const& next_batch, data_parallel* part) :
         ctx_(ctx),
-        recipe_(r), callbacks_(callbacks), size_(size), work_(work),
-        own_micro_batches_(several() ? work->micro_batches(r.accumulation) : r.accumulation),
+        recipe_(r), callbacks_(callbacks), size_(size), part_(part),
+        own_micro_batches_(is_distributed() ? part->micro_batches(r.accumulation) : r.accumulation),
         weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes), micro_(micro),
-        take_(take), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
-                            r.first_phase > 0 ? schedule_of(r, first_phase_steps(r)) : schedule_of(r, r.steps)},
-        optimizer_(parameters, r.optimizer, work), tree_(parameters, own_micro_batches_),
+        next_batch_(next_batch), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
+                                        r.first_phase > 0 ? schedule_of(r, first_phase_steps(r))
+                                                          : schedule_of(r, r.steps)},
+        optimizer_(parameters, r.optimizer, part), tree_(parameters, own_micro_batches_),
         logs_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((logs_at_once_ ? 1 : r.log_every) * r.accumulation)) {
         add_matrices(copies_, parameters);
         require(r.rounding == weight_rounding::nearest || multiplies_in_bf16(ctx), errc::usage,
                 "training: expected a context that multiplies in bf16 for stochastic rounding of weights; call "
                 "multiply_in_bf16 for it, or set the recipe's rounding to nearest");
-        if (several() && host_memory<Backend>) hooks_.emplace(parameters, work->group_begins());
+        if (is_distributed() && host_memory<Backend>) hooks_.emplace(parameters, part->bucket_begins());
     }
 
     void run() {
@@ -84,37 +85,37 @@ public:
         if (callbacks_.start) callbacks_.start(planned);
         resume();
         // From here on all ranks act alike, if they begin alike.
-        if (several()) work_->begin_together(ctx_.seed, state_, recipe_, size_.tokens);
-        agree_on_time();
-        used_ = state_.seconds;
-        throughput speed(several() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
-        done_ = progress_fraction(recipe_, state_.step, used_);
-        asked_.reserve(static_cast<std::size_t>(recipe_.log_every));
+        if (is_distributed()) part_->begin_run(ctx_.seed, state_, recipe_, size_.tokens);
+        sync_clock();
+        earlier_seconds_ = state_.seconds;
+        throughput speed(is_distributed() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
+        done_ = progress_fraction(recipe_, state_.step, earlier_seconds_);
+        pending_.reserve(static_cast<std::size_t>(recipe_.log_every));
         for (bool last = done_ >= 1; !last;) {
             if (in_first_phase() && done_ >= recipe_.first_phase) state_.first_phase_steps = state_.step;
             double const done_before = done_;
-            std::optional<error> left_out;
+            std::optional<error> skip_reason;
             try {
-                ask_for_a_step(left_out);
+                enqueue_step(skip_reason);
             } catch (error const&) {
-                if (!asked_.empty()) report_steps(speed, {});
+                if (!pending_.empty()) report_steps(speed, {});
                 throw;
             }
-            done_ = progress_fraction(recipe_, state_.step, used_ + speed.elapsed());
-            if (is_told_later(done_before)) continue;
-            report_steps(speed, left_out);
-            last = report_intervals(asked_.back(), done_before, speed);
-            asked_.clear();
+            done_ = progress_fraction(recipe_, state_.step, earlier_seconds_ + speed.elapsed());
+            if (can_report_later(done_before)) continue;
+            report_steps(speed, skip_reason);
+            last = report_intervals(pending_.back(), done_before, speed);
+            pending_.clear();
             speed.resume();
         }
     }
 
 private:
-    [[nodiscard]] bool several() const { return work_ != nullptr; }
-    [[nodiscard]] int rank() const { return several() ? work_->rank() : 0; }
+    [[nodiscard]] bool is_distributed() const { return part_ != nullptr; }
+    [[nodiscard]] int rank() const { return is_distributed() ? part_->rank() : 0; }
     // Several ranks use the time of rank 0, so that all decide alike.
-    void agree_on_time() {
-        if (several()) clock_ = work_->agree_on_time(state_.step);
+    void sync_clock() {
+        if (is_distributed()) clock_ = part_->sync_clock(state_.step);
     }
 
     void dry_run() {
@@ -128,9 +129,9 @@ private:
     [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
     // Learning rate of the next step.
     [[nodiscard]] double rate() const {
-        return rates_[in_first_phase()](state_.step - state_.first_phase_steps, done_of_phase());
+        return rates_[in_first_phase()](state_.step - state_.first_phase_steps, phase_progress());
     }
-    [[nodiscard]] double done_of_phase() const {
+    [[nodiscard]] double phase_progress() const {
         double const first = recipe_.first_phase;
         return in_first_phase() ? done_ / first : std::max(done_ - first, 0.0) / (1 - first);
     }
@@ -140,14 +141,16 @@ private:
         return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
     }
     [[nodiscard]] memory_plan plan() {
-        bool const gathers = several() && rank() == 0 && host_memory<Backend>;  // the state of all ranks, to save it
-        return {{{"values", weights_ + frozen_bytes_ + copies_.bytes()},
-                 {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.most_waiting(own_micro_batches_))) +
-                                   (several() ? work_->buffer_bytes() : 0)},
-                 {"moments", (several() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
-                                 (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
-                 {ctx_.saved.name(), ctx_.saved.peak()},
-                 {ctx_.workspace.name(), ctx_.workspace.peak()}}};
+        bool const gathers =
+            is_distributed() && rank() == 0 && host_memory<Backend>;  // the state of all ranks, to save it
+        return {
+            {{"values", weights_ + frozen_bytes_ + copies_.bytes()},
+             {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.max_pending(own_micro_batches_))) +
+                               (is_distributed() ? part_->buffer_bytes() : 0)},
+             {"moments", (is_distributed() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
+                             (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
+             {ctx_.saved.name(), ctx_.saved.peak()},
+             {ctx_.workspace.name(), ctx_.workspace.peak()}}};
     }
 
     void resume() {
@@ -160,7 +163,7 @@ private:
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
                 "training: expected a recipe of two phases to resume a run of two phases, found one phase");
         optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
-        if (several()) forget_moments();
+        if (is_distributed()) forget_moments();
     }
     // With several ranks, rank 0 has the state of all only while it is saved.
     void forget_moments() {
@@ -168,7 +171,7 @@ private:
         optimizer_.forget_copies();
     }
     void copy_moments_to_host() {
-        if (!several()) return optimizer_.copy_moments_to_host(ctx_);
+        if (!is_distributed()) return optimizer_.copy_moments_to_host(ctx_);
         state_.moments = optimizer_.gather_moments();
     }
 
@@ -177,13 +180,13 @@ private:
         progress now;
         now.first_phase = first_phase;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
-        auto* const losses = losses_.data() + std::ssize(asked_) * recipe_.accumulation;
+        auto* const losses = losses_.data() + std::ssize(pending_) * recipe_.accumulation;
         // Micro-batches are alike: one is enough to measure memory.
         index_t const micro_batches = ctx_.is_dry_run() ? 1 : recipe_.accumulation;
         index_t const first = ctx_.is_dry_run() ? 0 : rank() * own_micro_batches_;
         std::optional copies(copies_.use(ctx_, recipe_.rounding));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
-            if (take_ && !ctx_.is_dry_run()) take_(now);
+            if (next_batch_ && !ctx_.is_dry_run()) next_batch_(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
             add_gradients(number, first_phase, [&] {
@@ -199,7 +202,7 @@ private:
         ctx_.micro_batch = 0;
         copies.reset();  // the weights change
         std::span const of_step(losses, static_cast<std::size_t>(recipe_.accumulation));
-        if (several() && !ctx_.is_dry_run()) work_->add_up(std::as_writable_bytes(of_step));
+        if (is_distributed() && !ctx_.is_dry_run()) part_->reduce_gradients(std::as_writable_bytes(of_step));
         now.rate = rate;
         if constexpr (device_memory<Backend>) {
             for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
@@ -208,7 +211,7 @@ private:
             add_losses(now, of_step);
             now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
         }
-        if (several() && !ctx_.is_dry_run()) work_->gather_values();
+        if (is_distributed() && !ctx_.is_dry_run()) part_->all_gather_values();
         return now;
     }
     // Adds the gradients of one micro-batch to the earlier ones. Buckets that the last micro-batch completes are
@@ -220,22 +223,22 @@ private:
         } else if (ctx_.is_dry_run()) {
             hooks_->learn(first_phase, micro);
         } else {
-            auto const& begins = work_->group_begins();
+            auto const& begins = part_->bucket_begins();
             auto const begin = [&](std::size_t group) {
                 tree_.add(ctx_, number, begins[group], begins[group + 1]);
-                work_->begin_adding_up(group);
+                part_->begin_reduce(group);
             };
-            hooks_->run(ctx_, first_phase, micro, begin, [&] { work_->make_progress(); });
+            hooks_->run(ctx_, first_phase, micro, begin, [&] { part_->make_progress(); });
         }
     }
     // Adds the mean over all micro-batches.
     static void add_losses(progress& now, std::span<autoencoder_losses const> micro_batches) {
-        double const share = 1.0 / static_cast<double>(micro_batches.size());
+        double const weight = 1.0 / static_cast<double>(micro_batches.size());
         for (auto const& one : micro_batches) {
-            now.loss += share * one.loss;
-            now.cross_entropy += share * one.cross_entropy;
-            now.kl += share * one.kl;
-            now.posterior_std += share * one.posterior_std;
+            now.loss += weight * one.loss;
+            now.cross_entropy += weight * one.cross_entropy;
+            now.kl += weight * one.kl;
+            now.posterior_std += weight * one.posterior_std;
         }
     }
 
@@ -244,7 +247,7 @@ private:
         try {
             auto now = step(in_first_phase(), rate());
             if (device_memory<Backend> && logs_at_once_)
-                take(now, optimizer_.last_outcome(ctx_), has_parts(now) ? brought_losses(1) : no_losses());
+                set_outcome(now, optimizer_.last_outcome(ctx_), has_parts(now) ? losses_on_host(1) : no_losses());
             return now;
         } catch (error const& problem) {
             if (problem.code() != errc::non_finite || state_.skipped >= recipe_.skip_nonfinite) throw;
@@ -259,61 +262,63 @@ private:
     }
 
     // Enqueues the next step; the host may not know its outcome yet.
-    void ask_for_a_step(std::optional<error>& left_out) {
+    void enqueue_step(std::optional<error>& skip_reason) {
         index_t const number = state_.step;
         ctx_.step = static_cast<std::uint32_t>(number);
-        auto now = step_or_skip(left_out);
+        auto now = step_or_skip(skip_reason);
         now.step = number;
         now.skipped = state_.skipped;
         now.memory = memory_;
         state_.step = number + 1;
         state_.updates = optimizer_.updates();
-        agree_on_time();
+        sync_clock();
         now.tokens = tokens();
-        asked_.push_back(now);
+        pending_.push_back(now);
     }
 
     // Whether the report of the enqueued steps can wait.
-    [[nodiscard]] bool is_told_later(double done_before) const {
-        auto now = asked_.back();
+    [[nodiscard]] bool can_report_later(double done_before) const {
+        auto now = pending_.back();
         now.done = done_;
-        return !logs_at_once_ && std::ssize(asked_) < recipe_.log_every && done_ < 1 &&
-               !is_measured(now, done_before) && !is_due(recipe_.save_every, now, done_before);
+        return !logs_at_once_ && std::ssize(pending_) < recipe_.log_every && done_ < 1 &&
+               !is_evaluation_due(now, done_before) && !is_due(recipe_.save_every, now, done_before);
     }
 
     // Reports the enqueued steps in order. Throws errc::non_finite for the first that was not finite.
-    void report_steps(throughput& speed, std::optional<error> const& left_out) {
-        std::size_t const finite = logs_at_once_ ? asked_.size() : copy_outcomes_to_host();
+    void report_steps(throughput& speed, std::optional<error> const& skip_reason) {
+        std::size_t const finite = logs_at_once_ ? pending_.size() : copy_outcomes_to_host();
         index_t tokens = 0;
-        for (auto const& now : asked_) tokens += now.first_phase ? size_.first_phase_tokens : size_.tokens;
-        speed.add(tokens, std::ssize(asked_));
+        for (auto const& now : pending_) tokens += now.first_phase ? size_.first_phase_tokens : size_.tokens;
+        speed.add(tokens, std::ssize(pending_));
         for (std::size_t i = 0; i < finite; ++i) {
-            auto& now = asked_[i];
+            auto& now = pending_[i];
             complete(now, speed);
-            if (left_out && callbacks_.skipped) callbacks_.skipped(now, *left_out);
+            if (skip_reason && callbacks_.skipped) callbacks_.skipped(now, *skip_reason);
             if (callbacks_.step) callbacks_.step(now);
         }
-        if (finite < asked_.size()) optimizer_.require_finite(ctx_);
-        done_ = asked_.back().done;
+        if (finite < pending_.size()) optimizer_.require_finite(ctx_);
+        done_ = pending_.back().done;
     }
     // Waits for a device; returns how many steps, from the first, were finite.
     std::size_t copy_outcomes_to_host() {
-        auto const came = optimizer_.outcomes(ctx_, std::ssize(asked_));
-        auto const losses = has_parts(asked_.front()) ? brought_losses(asked_.size()) : no_losses();
-        auto const each = losses.size() / asked_.size();
-        for (std::size_t i = 0; i < came.size(); ++i) take(asked_[i], came[i], losses.subspan(i * each, each));
-        return came.size();
+        auto const outcomes = optimizer_.outcomes(ctx_, std::ssize(pending_));
+        auto const losses = has_parts(pending_.front()) ? losses_on_host(pending_.size()) : no_losses();
+        auto const each = losses.size() / pending_.size();
+        for (std::size_t i = 0; i < outcomes.size(); ++i)
+            set_outcome(pending_[i], outcomes[i], losses.subspan(i * each, each));
+        return outcomes.size();
     }
     // Whether a loss has parts, which the optimizer does not keep; the loss of a language model has none.
     static bool has_parts(progress const& now) { return !std::isnan(now.cross_entropy); }
-    static void take(progress& now, step_outcome const& came, std::span<autoencoder_losses const> micro_batches) {
+    static void set_outcome(progress& now, step_outcome const& outcome,
+                            std::span<autoencoder_losses const> micro_batches) {
         if (!micro_batches.empty()) add_losses(now, micro_batches);
-        now.loss = came.loss;
-        now.gradient_norm = came.norm;
+        now.loss = outcome.loss;
+        now.gradient_norm = outcome.norm;
     }
     static std::span<autoencoder_losses const> no_losses() { return {}; }
     // Losses of the first enqueued steps, on the host.
-    std::span<autoencoder_losses const> brought_losses(std::size_t steps) {
+    std::span<autoencoder_losses const> losses_on_host(std::size_t steps) {
         auto const count = static_cast<index_t>(steps) * recipe_.accumulation;
         return to_host(ctx_, vector_view<autoencoder_losses, dyn, Backend>(losses_.data(), extents<dyn>(count)),
                        losses_found_);
@@ -323,16 +328,16 @@ private:
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
         now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(size_.flops / (several() ? work_->count() : 1), speed.seconds_per_step(),
-                                          recipe_.machine_peak);
-        now.seconds = used_ + speed.elapsed();
+        now.share_of_peak = share_of_peak(size_.flops / (is_distributed() ? part_->count() : 1),
+                                          speed.seconds_per_step(), recipe_.machine_peak);
+        now.seconds = earlier_seconds_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
-                                              recipe_.seconds > 0 ? recipe_.seconds - used_ : forever);
+                                              recipe_.seconds > 0 ? recipe_.seconds - earlier_seconds_ : forever);
         now.done = progress_fraction(recipe_, now.step + 1, now.seconds);
     }
 
     // Whether an evaluation is due after this step, which is not the last.
-    [[nodiscard]] bool is_measured(progress const& now, double done_before) const {
+    [[nodiscard]] bool is_evaluation_due(progress const& now, double done_before) const {
         return is_due(recipe_.evaluate_every, now, done_before) || (done_before < 0.2 && now.done >= 0.2);
     }
 
@@ -340,21 +345,21 @@ private:
     bool report_intervals(progress const& now, double done_before, throughput const& speed) {
         bool const whole = now.done >= 1;
         bool const last = whole || (callbacks_.stop && callbacks_.stop());
-        bool const measured = !whole && is_measured(now, done_before);
-        if (measured && callbacks_.evaluate) callbacks_.evaluate(now);
+        bool const evaluates = !whole && is_evaluation_due(now, done_before);
+        if (evaluates && callbacks_.evaluate) callbacks_.evaluate(now);
         bool const due = !last && is_due(recipe_.save_every, now, done_before);
         if (due && callbacks_.save) callbacks_.save(now);
-        if (measured || due) agree_on_time();
-        if (last || due || measured) {
-            state_.seconds = used_ + speed.elapsed();
+        if (evaluates || due) sync_clock();
+        if (last || due || evaluates) {
+            state_.seconds = earlier_seconds_ + speed.elapsed();
             if (last && callbacks_.ended) callbacks_.ended(now);
-            if (callbacks_.checkpoint || several()) copy_moments_to_host();
+            if (callbacks_.checkpoint || is_distributed()) copy_moments_to_host();
             if (callbacks_.checkpoint && rank() == 0)
                 callbacks_.checkpoint(state_, last  ? state_after::end
                                               : due ? state_after::interval
                                                     : state_after::evaluation);
-            if (several()) forget_moments();
-            agree_on_time();
+            if (is_distributed()) forget_moments();
+            sync_clock();
         }
         return last;
     }
@@ -363,24 +368,24 @@ private:
     training_recipe const& recipe_;
     training_callbacks const& callbacks_;
     step_size size_;
-    data_parallel* work_;        // null for one rank
+    data_parallel* part_;        // null for one rank
     index_t own_micro_batches_;  // per step
     std::size_t weights_;        // bytes
     std::size_t frozen_bytes_;
     micro_batch_step const& micro_;
-    taking const& take_;
+    batch_source const& next_batch_;
     std::array<schedule, 2> rates_;  // of the only or second phase, then of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
     std::optional<gradient_hooks<Space>> hooks_;  // with several ranks
     bf16_copies<Backend> copies_;                 // rounded weights for the products of one step
     training_state state_;
-    std::size_t memory_ = 0;       // bytes of the plan
-    double used_ = 0;              // seconds before the run was resumed
-    double done_ = 0;              // progress, 0 .. 1
-    double clock_ = 0;             // seconds, with several ranks
-    std::vector<progress> asked_;  // steps not reported yet
-    bool logs_at_once_;            // the host knows the outcome of each step before it enqueues the next
+    std::size_t memory_ = 0;         // bytes of the plan
+    double earlier_seconds_ = 0;     // seconds before the run was resumed
+    double done_ = 0;                // progress, 0 .. 1
+    double clock_ = 0;               // seconds, with several ranks
+    std::vector<progress> pending_;  // steps not reported yet
+    bool logs_at_once_;              // the host knows the outcome of each step before it enqueues the next
     tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // one per micro-batch of the steps in asked_
     tensor<autoencoder_losses, extents<1>, Backend> newest_;    // on a device: of the last micro-batch
     tensor<double, extents<1>, Backend> loss_;                  // on a device: of the last step
@@ -391,12 +396,12 @@ private:
 template <class Space, class Ranks = std::nullptr_t>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
            training_recipe const& r, training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
-           typename training<Space>::micro_batch_step const& micro, typename training<Space>::taking const& take = {},
-           Ranks ranks = nullptr) {
+           typename training<Space>::micro_batch_step const& micro,
+           typename training<Space>::batch_source const& next_batch = {}, Ranks ranks = nullptr) {
     // Every rank that has part of a matrix runs Muon on all of it, and a single bucket splits the fewest matrices.
     auto const when = r.optimizer.muon > 0 ? gradient_exchange::after_backward : gradient_exchange::during_backward;
-    auto const work = part_of(ctx, parameters, when, ranks);
-    training<Space>(ctx, parameters, r, callbacks, size, frozen_bytes, micro, take, work.get()).run();
+    auto const part = part_of(ctx, parameters, when, ranks);
+    training<Space>(ctx, parameters, r, callbacks, size, frozen_bytes, micro, next_batch, part.get()).run();
 }
 
 }  // namespace calm::detail

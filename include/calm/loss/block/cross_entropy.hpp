@@ -72,8 +72,8 @@ private:
     }
     CALM_HD static scaled_sum added(scaled_sum const& high, scaled_sum const& low) {
         // If both are empty, or both infinite, the difference would be NaN.
-        T const share = low.highest == high.highest ? T{1} : math::exp(low.highest - high.highest);
-        return {high.highest, high.total + low.total * share};
+        T const scale = low.highest == high.highest ? T{1} : math::exp(low.highest - high.highest);
+        return {high.highest, high.total + low.total * scale};
     }
 };
 

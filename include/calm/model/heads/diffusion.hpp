@@ -295,20 +295,20 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         arena_scope const scope(ctx.saved);
         auto const target = paired_targets(ctx, mean, log_std, noise.targets);
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
-        auto const told = ctx.saved.template take<detail::diffusion_row<T>>(extents<dyn>(noise.count()));
+        auto const row_settings = ctx.saved.template take<detail::diffusion_row<T>>(extents<dyn>(noise.count()));
         auto const root_signal = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));
         auto const root_noise = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));
         auto const x = ctx.saved.template take<T>(target.extents());
         for_each(ctx, noise.count(), detail::path_steps_of<T>{steps.data(), noise.times.data()});
         for_each(ctx, noise.count(),
-                 detail::diffusion_rows<T>{told.data(), root_signal.data(), root_noise.data(), steps.data()});
+                 detail::diffusion_rows<T>{row_settings.data(), root_signal.data(), root_noise.data(), steps.data()});
         evaluate(ctx, x, column(root_signal) * target + column(root_noise) * noise.samples);
         auto const s = net.forward(ctx, x, steps, hidden);
         auto const& [guess, v] = s.y;
         auto const bits = ctx.saved.template take<T>(x.extents());
         for_each(ctx, x.size(),
-                 detail::variational_bits<T>{bits.data(), v.data(), told.data(), noise.samples.data(), guess.data(),
-                                             target.data(), L});
+                 detail::variational_bits<T>{bits.data(), v.data(), row_settings.data(), noise.samples.data(),
+                                             guess.data(), target.data(), L});
         double const weight = noise.weight(hidden.extent(0));
         {
             arena_scope const of_sum(ctx.workspace);

@@ -125,7 +125,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
             auto const a = ctx.saved.template take<T>(extents<dyn, W>(hidden.extent(0) * each));
             for_each(ctx, a.size(), detail::take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
             if constexpr (looks_back) {
-                auto const drawn = row_ids<Backend>::known(tokens, vocabulary());
+                auto const drawn = row_ids<Backend>::validated(tokens, vocabulary());
                 evaluate(ctx, a, a + look_back(ctx, drawn, a.extent(0), k).embd.y);
             }
             auto const y = output_embd.forward(ctx, a).y;
@@ -152,7 +152,7 @@ private:
         auto const ids = ctx.saved.template take<token_id>(extents<dyn>(count * reach));
         auto const none = static_cast<token_id>(vocabulary());
         for_each(ctx, ids.size(), detail::tokens_before{ids.data(), tokens.data(), K, k, none});
-        auto const before = row_ids<Backend>::known(ids, context_table.vocabulary());
+        auto const before = row_ids<Backend>::validated(ids, context_table.vocabulary());
         context_rows s{context_table.forward(ctx, before), {}};
         s.embd = context_embd.forward(ctx, reshape(s.table.y, extents<dyn, reach * W>(count)));
         return s;

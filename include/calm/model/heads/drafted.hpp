@@ -257,7 +257,7 @@ private:
         arena_scope const scope(ctx.saved);
         auto const tokens = ctx.saved.template take<token_id>(extents<dyn>(uniforms.size()));
         draft.draw(ctx, tokens, hidden, table(ae), uniforms, sharpness);
-        copy(ctx, z, ae.posterior(ctx, row_ids<Backend>::known(tokens, table(ae).extent(0))).mean);
+        copy(ctx, z, ae.posterior(ctx, row_ids<Backend>::validated(tokens, table(ae).extent(0))).mean);
         return z;
     }
 

@@ -28,8 +28,8 @@ public:
 
     // Notes or compares a kernel, with its name and blocks, or a fill or copy, with its bytes; `word` is compared too.
     // Throws errc::device if it differs from the recording.
-    void ask(char const* what, index_t size, std::uint64_t word = 0) {
-        asked const now{what, size, word};
+    void check(char const* what, index_t size, std::uint64_t word = 0) {
+        operation const now{what, size, word};
         if (is_new()) return all_.push_back(now);
         require(next_ < all_.size() && now == all_[next_], errc::device, [&] {
             return sentence("calm: graph replay mismatch: operation ", next_ + 1, " is ", what, " (", size, "), but ",
@@ -40,12 +40,12 @@ public:
         ++next_;
     }
     // Notes or compares a fill of p.
-    void ask_fill(void const* p, std::size_t bytes) {
-        ask("a fill", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(p));
+    void check_fill(void const* p, std::size_t bytes) {
+        check("a fill", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(p));
     }
     // Notes or compares a copy to dst. Returns the offset in the buffer where its bytes belong.
-    std::size_t ask_copy(void const* dst, std::size_t bytes) {
-        ask("a copy from the host", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(dst));
+    std::size_t check_copy(void const* dst, std::size_t bytes) {
+        check("a copy from the host", static_cast<index_t>(bytes), reinterpret_cast<std::uintptr_t>(dst));
         require(lines_of(bytes) <= room_ - used_, errc::device,
                 "calm: graph capture mismatch: a copy to the device needs more than the ", room_,
                 " bytes of the first run");
@@ -63,16 +63,16 @@ public:
     void give_up() noexcept { next_ = used_ = 0; }
 
 private:
-    struct asked {
+    struct operation {
         char const* what;
         index_t size;
         std::uint64_t word;
-        bool operator==(asked const& other) const {
+        bool operator==(operation const& other) const {
             return std::strcmp(what, other.what) == 0 && size == other.size && word == other.word;
         }
     };
     std::size_t room_;
-    std::vector<asked> all_;
+    std::vector<operation> all_;
     std::size_t next_ = 0;  // index into all_, in a replay
     std::size_t used_ = 0;  // bytes of the buffer
     bool is_recorded_ = false;

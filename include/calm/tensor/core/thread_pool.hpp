@@ -67,8 +67,8 @@ using task_function = void (*)(void const* data, index_t task, int thread);
 class thread_pool {
 public:
     // threads: including the caller. Throws errc::usage if the system does not give so many.
-    explicit thread_pool(int threads) : shares_(static_cast<std::size_t>(threads)) {
-        workers_.reserve(shares_.size() - 1);
+    explicit thread_pool(int threads) : ranges_(static_cast<std::size_t>(threads)) {
+        workers_.reserve(ranges_.size() - 1);
         try {
             for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
         } catch (std::system_error const& reason) {
@@ -84,11 +84,11 @@ public:
     // Runs f for every task, and returns when all are done.
     void run(index_t tasks, task_function f, void const* data) {
         flush_denormals const guard;
-        members_ = static_cast<int>(std::min<index_t>(static_cast<index_t>(shares_.size()), tasks));
+        members_ = static_cast<int>(std::min<index_t>(static_cast<index_t>(ranges_.size()), tasks));
         f_ = f;
         data_ = data;
         for (index_t i = 0; i < members_; ++i) {
-            auto& mine = shares_[static_cast<std::size_t>(i)];
+            auto& mine = ranges_[static_cast<std::size_t>(i)];
             mine.next.store(i * tasks / members_, std::memory_order_relaxed);
             mine.end = (i + 1) * tasks / members_;
         }
@@ -112,7 +112,7 @@ private:
     static constexpr std::chrono::milliseconds time_slice{1};
 
     // Tasks next .. end - 1, meant for one thread; others may steal them.
-    struct alignas(64) share {
+    struct alignas(64) task_range {
         std::atomic<index_t> next{0};
         index_t end = 0;
     };
@@ -122,7 +122,7 @@ private:
     static constexpr std::uint32_t a_job = 1U << 13;
     static constexpr std::uint32_t workers_at_it = is_open - 1;
 
-    std::vector<share> shares_;
+    std::vector<task_range> ranges_;
     int members_ = 0;  // threads of the job
     task_function f_ = nullptr;
     void const* data_ = nullptr;
@@ -137,7 +137,7 @@ private:
         inside_parallel_region = true;
         bool stops = false;
         for (int i = 0; i < members_ && !stops; ++i) {
-            auto& from = shares_[static_cast<std::size_t>((thread + i) % members_)];
+            auto& from = ranges_[static_cast<std::size_t>((thread + i) % members_)];
             index_t task = 0;
             while (!(stops = enough()) && (task = from.next.fetch_add(1, std::memory_order_relaxed)) < from.end)
                 f_(data_, task, thread);

@@ -111,8 +111,8 @@ public:
         int const weights = apply(graph_op::exp, scores(), apply(graph_op::subtract, scores(), seen, most));
         int const total = apply(graph_op::sum, column(), weights);
         apply(graph_op::add, lse, most, apply(graph_op::log, column(), total));
-        int const shares = apply(graph_op::divide, scores(graph_type::bf16), weights, total);
-        apply(graph_op::matmul, queries(attention_part::o), shares, keys(attention_part::v, a_.kv_heads));
+        int const probabilities = apply(graph_op::divide, scores(graph_type::bf16), weights, total);
+        apply(graph_op::matmul, queries(attention_part::o), probabilities, keys(attention_part::v, a_.kv_heads));
         return std::move(graph_);
     }
 

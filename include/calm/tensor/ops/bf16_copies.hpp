@@ -172,10 +172,10 @@ private:
             has_more = true;
         }
         if constexpr (device_memory<Backend>)
-            if (has_more) share_out();
+            if (has_more) distribute();
     }
     // Divides the copies among blocks.
-    void share_out() {
+    void distribute() {
         std::vector<detail::copied_matrix<number>> matrices;
         std::vector<detail::copied_part> parts;
         for (auto const& one : all_) {

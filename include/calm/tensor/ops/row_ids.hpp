@@ -21,9 +21,9 @@ public:
     template <std::convertible_to<view_type> Ids> row_ids(Ids const& ids) : ids_(ids) {}
     row_ids(row_id const* ids, extents<dyn> const& n) : ids_(ids, n) {}  // unvalidated
     // Ids that are in 0 .. V - 1, because they were checked or made so.
-    static row_ids known(view_type const& ids, index_t V) {
+    static row_ids validated(view_type const& ids, index_t V) {
         row_ids good(ids);
-        good.below_ = V;
+        good.limit_ = V;
         return good;
     }
 
@@ -31,16 +31,18 @@ public:
     [[nodiscard]] row_id const* data() const { return ids_.data(); }  // the first id
     [[nodiscard]] index_t size() const { return ids_.size(); }        // n
     // Whether they are validated; true for no ids.
-    [[nodiscard]] bool are_known() const { return below_ > 0 || size() == 0; }
+    [[nodiscard]] bool are_validated() const { return limit_ > 0 || size() == 0; }
     // Rows of the table that they are valid for; 0: not validated.
-    [[nodiscard]] index_t below() const { return below_; }
+    [[nodiscard]] index_t limit() const { return limit_; }
 
     // `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.
-    [[nodiscard]] row_ids part(index_t first, index_t count) const { return known(rows(ids_, first, count), below_); }
+    [[nodiscard]] row_ids part(index_t first, index_t count) const {
+        return validated(rows(ids_, first, count), limit_);
+    }
 
 private:
     view_type ids_;
-    index_t below_ = 0;
+    index_t limit_ = 0;
 };
 
 // Ids and their unique values, so that work that depends on an id alone is done once per value.
@@ -119,7 +121,7 @@ public:
     row_ids<Backend> given(std::span<row_id const> ids) {
         if constexpr (host_memory<Backend>) {
             check(ids);
-            return row_ids<Backend>::known({ids.data(), extents<dyn>(std::ssize(ids))}, V_);
+            return row_ids<Backend>::validated({ids.data(), extents<dyn>(std::ssize(ids))}, V_);
         } else {
             auto const place = take(std::ssize(ids));
             if (!ctx_.is_dry_run()) std::copy(ids.begin(), ids.end(), place.begin());
@@ -176,7 +178,7 @@ private:
     }
     row_ids<Backend> there(std::span<row_id const> ids, index_t below) const {
         index_t const first = ids.data() - here_.data();
-        return row_ids<Backend>::known(rows(there_, first, static_cast<index_t>(ids.size())), below);
+        return row_ids<Backend>::validated(rows(there_, first, static_cast<index_t>(ids.size())), below);
     }
 
     context<Backend>& ctx_;

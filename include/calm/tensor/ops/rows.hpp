@@ -125,9 +125,9 @@ template <class E> void check_rows(char const* operation, E const& found, index_
 // Checks ids that are not validated, except in a dry run, which has no ids.
 template <class Backend>
 void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, char const* what = "calm: token id ") {
-    if (ids.are_known()) {
-        require(ids.below() <= V, errc::usage, "calm: expected ids checked for a table of at most ", V,
-                " rows, found ids checked for ", ids.below(), " rows; check them for the smaller table");
+    if (ids.are_validated()) {
+        require(ids.limit() <= V, errc::usage, "calm: expected ids checked for a table of at most ", V,
+                " rows, found ids checked for ", ids.limit(), " rows; check them for the smaller table");
         return;
     }
     index_t const first = run_first_outside(ctx, ids.data(), ids.size(), V);
@@ -200,7 +200,7 @@ struct count_up {
 template <class Backend>
 unique_ids<Backend> unique(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);
-    auto const good = row_ids<Backend>::known(ids.view(), V);
+    auto const good = row_ids<Backend>::validated(ids.view(), V);
     index_t const most = std::min(V, ids.size());
     if constexpr (host_memory<Backend>) {
         auto const distinct = ctx.saved.template take<row_id>(extents<dyn>(most));
@@ -211,13 +211,14 @@ unique_ids<Backend> unique(context<Backend>& ctx, std::type_identity_t<row_ids<B
                                   ? most
                                   : detail::find_unique(detail::on_this_side(ids.view()), detail::on_this_side(numbers),
                                                         distinct.data(), places.data());
-        return {good, row_ids<Backend>::known(rows(distinct, 0, count), V), row_ids<Backend>::known(places, count)};
+        return {good, row_ids<Backend>::validated(rows(distinct, 0, count), V),
+                row_ids<Backend>::validated(places, count)};
     } else {
         auto const all = ctx.saved.template take<row_id>(extents<dyn>(most));
         for_each(ctx, most, detail::count_up{all.data()});
-        auto const counted = row_ids<Backend>::known(all, V);
+        auto const counted = row_ids<Backend>::validated(all, V);
         if (ids.size() > V) return {good, counted, good};
-        return {good, good, row_ids<Backend>::known(all, most)};
+        return {good, good, row_ids<Backend>::validated(all, most)};
     }
 }
 

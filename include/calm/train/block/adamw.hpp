@@ -81,10 +81,10 @@ template <class T> CALM_HD void conclude(adamw_memory<T> const& all, double squa
     auto const& arguments = *all.arguments;
     auto& record = *all.record;
     if (record.bad_update != 0) return;
-    step_outcome const came{loss != nullptr ? *loss : arguments.loss, std::sqrt(squares)};
-    record.steps[arguments.update % outcomes_kept] = came;
-    record.scale = arguments.clip > 0 ? math::min(1.0, arguments.clip / (came.norm + 1e-6)) : 1.0;
-    if (is_finite(came.norm) && is_finite(came.loss)) return;
+    step_outcome const outcome{loss != nullptr ? *loss : arguments.loss, std::sqrt(squares)};
+    record.steps[arguments.update % outcomes_kept] = outcome;
+    record.scale = arguments.clip > 0 ? math::min(1.0, arguments.clip / (outcome.norm + 1e-6)) : 1.0;
+    if (is_finite(outcome.norm) && is_finite(outcome.loss)) return;
     record.bad_update = arguments.update;
     record.bad_step = arguments.step;
 }

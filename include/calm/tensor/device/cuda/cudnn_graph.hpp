@@ -247,11 +247,11 @@ private:
         one.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensor(n.y));
         return finished(std::move(one));
     }
-    cudnnBackendDescriptor_t pointwise(graph_node const& n, cudnn_pointwise const& told) {
+    cudnnBackendDescriptor_t pointwise(graph_node const& n, cudnn_pointwise const& op) {
         cudnn_object how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-        how.set(CUDNN_ATTR_POINTWISE_MODE, told.mode);
-        how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, told.type);
-        if (told.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, told.axis);
+        how.set(CUDNN_ATTR_POINTWISE_MODE, op.mode);
+        how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, op.type);
+        if (op.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, op.axis);
         cudnn_object one(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
         one.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, finished(std::move(how)));
         one.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(n.a));

@@ -18,7 +18,7 @@ public:
     // Captures work. Throws errc::device, with CUDA's text.
     template <class Work>
     device_graph(context<cuda> const& ctx, Work const& work, std::size_t room) :
-        asked_(room), room_(detail::pinned_memory(room)), was_read_(detail::new_event()) {
+        capture_(room), room_(detail::pinned_memory(room)), was_read_(detail::new_event()) {
         detail::current_device const here;
         detail::check_cuda(cudaStreamBeginCapture(ctx.queue(), cudaStreamCaptureModeThreadLocal), tried);
         cudaGraph_t captured = nullptr;
@@ -62,19 +62,19 @@ private:
 
     template <class Work> void do_recorded(context<cuda> const& ctx, Work const& work) {
         auto& queue = ctx.order();
-        queue.record(&asked_, room_.get());
+        queue.record(&capture_, room_.get());
         try {
             work();
         } catch (...) {
             queue.record(nullptr, nullptr);
-            asked_.give_up();
+            capture_.give_up();
             throw;
         }
         queue.record(nullptr, nullptr);
-        asked_.end();
+        capture_.end();
     }
 
-    detail::graph_capture asked_;
+    detail::graph_capture capture_;
     detail::pinned_bytes room_;  // null if nothing is copied
     detail::owned_event was_read_;
     std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy> runs_;

@@ -59,7 +59,7 @@ public:
         std::scoped_lock const lock(mutex_);
         current_device const here;
         if (capture_ == nullptr) return staging_->upload(*this, dst, src, bytes);
-        auto* const there = room_ + capture_->ask_copy(dst, bytes);
+        auto* const there = room_ + capture_->check_copy(dst, bytes);
         std::memcpy(there, src, bytes);
         if (capture_->is_new()) copy(dst, there, bytes);
     }
@@ -73,7 +73,7 @@ public:
     void clear(void* p, std::size_t bytes) const {
         current_device const here;
         if (capture_ != nullptr) {
-            capture_->ask_fill(p, bytes);
+            capture_->check_fill(p, bytes);
             if (!capture_->is_new()) return;
         }
         check_cuda(cudaMemsetAsync(p, 0, bytes, stream_), "clearing device memory");
@@ -96,7 +96,7 @@ public:
     bool launches(char const* kernel, index_t blocks, std::uint64_t more = 0) const {
         if (watch) watch(kernel, blocks, more);
         if (capture_ == nullptr) return true;
-        capture_->ask(kernel, blocks, more);
+        capture_->check(kernel, blocks, more);
         return capture_->is_new();
     }
     std::function<void(char const*, index_t, std::uint64_t)> watch;  // called before each launch

@@ -106,7 +106,7 @@ public:
     void launch(char const* name, index_t blocks, std::uint64_t number, std::function<void()> kernel) {
         std::scoped_lock const lock(mutex_);
         if (graph_ != nullptr) {
-            graph_->asked.ask(name, blocks, number);
+            graph_->capture.check(name, blocks, number);
             return record([task = std::move(kernel)](std::byte const*) { task(); });
         }
         ++counts_.launches;
@@ -123,7 +123,7 @@ public:
         auto const* const from = static_cast<std::byte const*>(src);
         std::scoped_lock const lock(mutex_);
         if (graph_ != nullptr) {
-            auto const at = graph_->asked.ask_copy(dst, bytes);
+            auto const at = graph_->capture.check_copy(dst, bytes);
             std::copy_n(from, bytes, graph_->bytes.data() + at);
             return record([=](std::byte const* room) { std::copy_n(room + at, bytes, static_cast<std::byte*>(dst)); });
         }
@@ -150,8 +150,8 @@ public:
 
     // Recorded work, and the bytes of its copies.
     struct graph {
-        explicit graph(std::size_t room) : asked(room), bytes(room) {}
-        graph_capture asked;
+        explicit graph(std::size_t room) : capture(room), bytes(room) {}
+        graph_capture capture;
         std::vector<std::byte> bytes;
         std::vector<std::function<void(std::byte const*)>> tasks;  // each takes a copy of `bytes`
     };
@@ -168,12 +168,12 @@ public:
         auto const lock = std::exchange(capture_, {});
         auto& made = *std::exchange(graph_, nullptr);
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
-        made.asked.end();
+        made.capture.end();
     }
     // Ends a recording or replay that failed.
     void forget_graph() noexcept {
         auto const lock = std::exchange(capture_, {});
-        if (auto* const of = std::exchange(graph_, nullptr)) of->asked.give_up();
+        if (auto* const of = std::exchange(graph_, nullptr)) of->capture.give_up();
     }
     // Queues the graph, which lives until it has run.
     void launch(std::shared_ptr<graph const> const& made) {
@@ -315,11 +315,11 @@ private:
     void later_or_recorded(void const* p, std::size_t bytes, std::function<void()> task) {
         std::scoped_lock const lock(mutex_);
         if (graph_ == nullptr) return later(std::move(task));
-        graph_->asked.ask_fill(p, bytes);
+        graph_->capture.check_fill(p, bytes);
         record([again = std::move(task)](std::byte const*) { again(); });
     }
     void record(std::function<void(std::byte const*)> task) {
-        if (graph_->asked.is_new()) graph_->tasks.push_back(std::move(task));
+        if (graph_->capture.is_new()) graph_->tasks.push_back(std::move(task));
     }
     void protect(int access) {
         for (auto const& [p, b] : blocks_) mprotect(b.first, b.inside, access);

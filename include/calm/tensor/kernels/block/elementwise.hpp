@@ -14,8 +14,9 @@ template <class Stored> using computed_group = group<computed_in<Stored>, 16 / s
 // one.
 inline constexpr int element_threads = 256;
 template <class Group, class Block, class F> CALM_HD void for_elements(Block& b, index_t block, index_t n, F const& f) {
-    constexpr index_t share = lanes<Group> * element_threads;
-    b.phase([&](int t) { for_groups_of<Block, Group>(t, block * share, math::min(n, (block + 1) * share), f); });
+    constexpr index_t per_block = lanes<Group> * element_threads;
+    b.phase(
+        [&](int t) { for_groups_of<Block, Group>(t, block * per_block, math::min(n, (block + 1) * per_block), f); });
 }
 // Number of blocks for n elements.
 template <class Group> CALM_HD constexpr index_t element_blocks(index_t n) {

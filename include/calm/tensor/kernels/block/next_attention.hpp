@@ -119,10 +119,10 @@ template <class T> struct join_pieces_kernel {
             T highest = -std::numeric_limits<T>::infinity();
             for (index_t p = 0; p < count; ++p) highest = larger_of_two{}(highest, pieces.of(head, p)[0]);
             T total{};
-            for (index_t p = 0; p < count; ++p) total += pieces.of(head, p)[1] * share(head, p, highest);
+            for (index_t p = 0; p < count; ++p) total += pieces.of(head, p)[1] * weight(head, p, highest);
             for (index_t l = t; l < a.head_size; l += threads) {
                 T sum{};
-                for (index_t p = 0; p < count; ++p) sum += pieces.of(head, p)[2 + l] * share(head, p, highest);
+                for (index_t p = 0; p < count; ++p) sum += pieces.of(head, p)[2 + l] * weight(head, p, highest);
                 o[at.q_at + l] = sum / total;
             }
             if (t == 0) lse[head] = highest + math::log(total);
@@ -130,7 +130,7 @@ template <class T> struct join_pieces_kernel {
     }
 
 private:
-    CALM_HD T share(index_t head, index_t piece, T highest) const {
+    CALM_HD T weight(index_t head, index_t piece, T highest) const {
         return math::exp(pieces.of(head, piece)[0] - highest);
     }
 };
