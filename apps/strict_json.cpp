@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/detail/utf8.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/base/utf8.hpp"
-#include "calm/text/line_reader.hpp"
+#include "calm/text/detail/line_reader.hpp"
 
 namespace calm::apps {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "calm/loss/draw_tokens.hpp"
+#include "calm/loss/detail/draw_tokens.hpp"
 #include "calm/tensor/core/tensor.hpp"
 #include "calm/tensor/expr/expr.hpp"
 #include "calm/tensor/ops/fill.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Machine limits: memory bandwidth (for compute see calm/train/peak.hpp), and the memory held by this process.
+// Machine limits: memory bandwidth (for compute see calm/train/detail/peak.hpp), and the memory held by this process.
 
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "calm/tensor/core/context.hpp"
-#include "calm/tensor/core/packet_sums.hpp"
+#include "calm/tensor/detail/core/packet_sums.hpp"
 #include "times.hpp"
 
 namespace bench {

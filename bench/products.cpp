@@ -4,7 +4,7 @@
 #include "calm/eigen.hpp"
 #include "calm/tensor/ops/fill.hpp"
 #include "calm/tensor/ops/matmul.hpp"
-#include "calm/train/peak.hpp"
+#include "calm/train/detail/peak.hpp"
 #include "product_shapes.hpp"
 #include "program.hpp"
 

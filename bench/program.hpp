@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/train/throughput.hpp"
+#include "calm/train/detail/throughput.hpp"
 #include "machine.hpp"
 
 namespace bench {

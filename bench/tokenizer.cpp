@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 #include "calm/text/documents.hpp"
 #include "calm/text/stories.hpp"
 #include "calm/text/tokenizer.hpp"

@@ -9,8 +9,8 @@
 
 #include "calm/model/calm.hpp"
 #include "calm/model/owned_model.hpp"
+#include "calm/sample/detail/sample_next.hpp"
 #include "calm/sample/generation_session.hpp"
-#include "calm/sample/sample_next.hpp"
 
 namespace bench {
 

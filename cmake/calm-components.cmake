@@ -57,7 +57,7 @@ if(CALM_OPENSSL)
         message(FATAL_ERROR "CALM_OPENSSL=ON: there is no OpenSSL; install libssl-dev, or CALM_OPENSSL=OFF builds without")
     endif()
 endif()
-# CALM_ICU=ON|OFF|AUTO: tokenizer.json files that normalize text to NFC, as Qwen's (calm/text/nfc.hpp).
+# CALM_ICU=ON|OFF|AUTO: tokenizer.json files that normalize text to NFC, as Qwen's (calm/text/detail/nfc.hpp).
 set(CALM_ICU ${calm_mpi_default} CACHE STRING "Normalization of text by ICU: ON, OFF, or AUTO (if ICU is found)")
 set_property(CACHE CALM_ICU PROPERTY STRINGS AUTO ON OFF)
 if(CALM_ICU)

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cstdint>
 
-#include "calm/base/utf8.hpp"
+#include "calm/base/detail/utf8.hpp"
 #include "calm/version.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
-#include "calm/ranks/setting.hpp"
+#include "calm/ranks/detail/setting.hpp"
 #include "calm/sample/temperature.hpp"
 #include "command/number_within.hpp"
 

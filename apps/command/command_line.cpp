@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
-#include "calm/model/limits.hpp"
+#include "calm/base/detail/number_text.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "command/command.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/ranks/setting.hpp"
+#include "calm/ranks/detail/setting.hpp"
 #include "calm/train/recipe.hpp"
 #include "command/device.hpp"
 #include "command/text_choices.hpp"

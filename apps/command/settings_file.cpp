@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "calm/base/detail/file.hpp"
+#include "calm/base/detail/utf8.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/base/utf8.hpp"
 #include "calm/sample/temperature.hpp"
 #include "strict_json.hpp"
 

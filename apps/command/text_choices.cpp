@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "calm/base/number_text.hpp"
+#include "calm/base/detail/number_text.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/text/holdout.hpp"
 #include "command/number_within.hpp"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "calm/model/detail/limits.hpp"
 #include "calm/model/head.hpp"
-#include "calm/model/limits.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/train/recipe.hpp"
 

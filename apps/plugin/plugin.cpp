@@ -16,9 +16,9 @@
 #include <system_error>
 #include <vector>
 
-#include "calm/base/file.hpp"
-#include "calm/base/sha256.hpp"
-#include "calm/io/whole_directory.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/base/detail/sha256.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/version.hpp"
 #include "plugin/source_text.hpp"
 #include "program.hpp"

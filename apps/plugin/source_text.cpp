@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
+#include "calm/base/detail/number_text.hpp"
 #include "processor.hpp"
 
 namespace calm::apps {

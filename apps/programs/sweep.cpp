@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"

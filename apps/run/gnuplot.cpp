@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
 #include "run/report.hpp"
 
 namespace calm::apps {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "calm/base/file.hpp"
-#include "calm/ranks/message.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/ranks/detail/message.hpp"
 #include "calm/text/bigram.hpp"
-#include "calm/text/token_file.hpp"
+#include "calm/text/detail/token_file.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/ranks.hpp"

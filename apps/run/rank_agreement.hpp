@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calm/io/model_directory.hpp"
-#include "calm/ranks/setting.hpp"
+#include "calm/ranks/detail/setting.hpp"
 #include "command/options.hpp"
 
 namespace calm::apps {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "calm/ranks/tcp_messages.hpp"
+#include "calm/ranks/detail/tcp_messages.hpp"
 
 namespace calm::apps {
 

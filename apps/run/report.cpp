@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "calm/io/whole_directory.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "processor.hpp"
 #include "program.hpp"
 

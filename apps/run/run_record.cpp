@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "calm/base/file.hpp"
-#include "calm/base/sha256.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/base/detail/sha256.hpp"
 #include "calm/version.hpp"
 #include "program.hpp"
 #include "strict_json.hpp"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "calm/base/file.hpp"
-#include "calm/io/whole_directory.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {

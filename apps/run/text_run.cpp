@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "program.hpp"

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
-#include "calm/evaluate/metric.hpp"
+#include "calm/evaluate/detail/metric.hpp"
 #include "run/metrics_lines.hpp"
 #include "run/report.hpp"
 

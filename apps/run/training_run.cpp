@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "calm/base/sha256.hpp"
+#include "calm/base/detail/sha256.hpp"
 #include "calm/text/build_corpus.hpp"
-#include "calm/text/token_file.hpp"
+#include "calm/text/detail/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
 #include "run/gnuplot.hpp"

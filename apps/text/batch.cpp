@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calm/base/quoted.hpp"
-#include "calm/text/text_encoding.hpp"
+#include "calm/text/detail/text_encoding.hpp"
 #include "strict_json.hpp"
 #include "text/prompt.hpp"
 

@@ -1,4 +1,4 @@
-#include "calm/train/throughput.hpp"
+#include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "text/batch.hpp"
 #include "text/text_output.hpp"

@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
-#include "calm/text/text_encoding.hpp"
+#include "calm/text/detail/text_encoding.hpp"
 
 namespace calm::apps {
 

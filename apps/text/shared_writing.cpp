@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/ranks/patient_wait.hpp"
+#include "calm/ranks/detail/patient_wait.hpp"
 #include "run/ranks.hpp"
 
 namespace calm::apps {

@@ -10,13 +10,13 @@
 #include <span>
 #include <utility>
 
-#include "calm/base/file.hpp"
-#include "calm/io/replaced_directory.hpp"
-#include "calm/model/limits.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/text/build_corpus.hpp"
-#include "calm/text/document_ids.hpp"
+#include "calm/text/detail/document_ids.hpp"
+#include "calm/text/detail/token_file.hpp"
 #include "calm/text/packed_blocks.hpp"
-#include "calm/text/token_file.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "calm/ranks/message.hpp"
+#include "calm/ranks/detail/message.hpp"
 #include "calm/sample/generate.hpp"
 
 namespace calm::apps {

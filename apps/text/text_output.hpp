@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
 #include "calm/base/quoted.hpp"
 #include "program.hpp"
 

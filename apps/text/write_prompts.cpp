@@ -3,7 +3,7 @@
 #include <string>
 
 #include "calm/sample/streamed_text.hpp"
-#include "calm/train/throughput.hpp"
+#include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
 #include "text/prompt.hpp"

@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "calm/base/file.hpp"
-#include "calm/io/config_json.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/io/detail/config_json.hpp"
 #include "calm/io/stored_weights.hpp"
-#include "calm/text/text_encoding.hpp"
+#include "calm/text/detail/text_encoding.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
 #include "text/text_data.hpp"

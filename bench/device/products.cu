@@ -10,7 +10,7 @@
 
 #include "../product_shapes.hpp"
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/core/for_each.hpp"
+#include "calm/tensor/detail/core/for_each.hpp"
 #include "calm/tensor/ops/fill.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "lt_ways.hpp"

@@ -2,4 +2,4 @@
 // Matrix products by Eigen for number types without packets on the CPU, such as complex numbers. Not part of
 // calm/calm.hpp.
 
-#include "calm/tensor/kernels/cpu/eigen.hpp"
+#include "calm/tensor/detail/kernels/cpu/eigen.hpp"

@@ -6,4 +6,3 @@
 #include "calm/evaluate/evaluate_autoencoder.hpp"
 #include "calm/evaluate/evaluation.hpp"
 #include "calm/evaluate/evaluation_settings.hpp"
-#include "calm/evaluate/process_group_evaluation.hpp"

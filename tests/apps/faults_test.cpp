@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 
 #include "support/programs.hpp"
 #include "support/sentences.hpp"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/base/utf8.hpp"
-#include "calm/runs/manifest.hpp"
+#include "calm/base/detail/utf8.hpp"
+#include "calm/runs/detail/manifest.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
 

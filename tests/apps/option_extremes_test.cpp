@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/config_json.hpp"
+#include "calm/io/detail/config_json.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
 #include "registry.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "calm/io/convert_model.hpp"
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

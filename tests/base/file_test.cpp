@@ -1,4 +1,4 @@
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/base/sha256.hpp"
+#include "calm/base/detail/sha256.hpp"
 
 #include <boost/test/unit_test.hpp>
 

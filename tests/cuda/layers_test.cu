@@ -5,7 +5,7 @@
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/ops/bf16_copies.hpp"
+#include "calm/tensor/detail/ops/bf16_copies.hpp"
 #include "calm/tensor/ops/bf16_products.hpp"
 #include "on_device.hpp"
 #include "plain.hpp"

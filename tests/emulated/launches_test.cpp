@@ -3,16 +3,16 @@
 
 #include <numeric>
 
-#include "calm/evaluate/brier_scoring.hpp"
+#include "calm/evaluate/detail/brier_scoring.hpp"
+#include "calm/evaluate/detail/likelihood_scoring.hpp"
 #include "calm/evaluate/evaluate_autoencoder.hpp"
-#include "calm/evaluate/likelihood_scoring.hpp"
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/sample/generation_session.hpp"
 #include "calm/sample/sample_token.hpp"
-#include "calm/train/training.hpp"
+#include "calm/train/detail/training.hpp"
 #include "support/small.hpp"
 #include "support/typed.hpp"
 

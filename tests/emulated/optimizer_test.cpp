@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "calm/tensor/ops/fill.hpp"
-#include "calm/train/training.hpp"
+#include "calm/train/detail/training.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 #include "calm/text/bigram.hpp"
 #include "file_in_memory.hpp"
 

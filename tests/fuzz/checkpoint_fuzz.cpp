@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "calm/runs/checkpoint.hpp"
-#include "calm/runs/manifest.hpp"
+#include "calm/runs/detail/manifest.hpp"
 #include "support/temporary_folder.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

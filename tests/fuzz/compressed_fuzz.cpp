@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/text/byte_stream.hpp"
+#include "calm/text/detail/byte_stream.hpp"
 #include "file_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "calm/io/config_json.hpp"
+#include "calm/io/detail/config_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

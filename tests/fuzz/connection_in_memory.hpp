@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "calm/ranks/socket.hpp"
-#include "calm/ranks/tcp_messages.hpp"
+#include "calm/ranks/detail/socket.hpp"
+#include "calm/ranks/detail/tcp_messages.hpp"
 
 namespace calm::test {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/text/bpe.hpp"
 #include "calm/text/bpe_trainer.hpp"
+#include "calm/text/detail/bpe.hpp"
 #include "calm/text/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/io/shard_index.hpp"
+#include "calm/io/detail/shard_index.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/text/text_file.hpp"
+#include "calm/text/detail/text_file.hpp"
 #include "file_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

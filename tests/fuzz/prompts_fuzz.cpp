@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/base/simdjson.hpp"
+#include "calm/base/detail/simdjson.hpp"
 #include "text/batch.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

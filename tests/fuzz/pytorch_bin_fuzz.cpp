@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "calm/io/pytorch_file.hpp"
+#include "calm/io/detail/pytorch_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calm/evaluate/distributed_evaluation.hpp"
-#include "calm/ranks/message.hpp"
+#include "calm/ranks/detail/message.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "calm/base/utf8.hpp"
+#include "calm/base/detail/utf8.hpp"
 #include "command/settings_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "calm/ranks/tcp_messages.hpp"
+#include "calm/ranks/detail/tcp_messages.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "calm/ranks/tcp_greeting.hpp"
+#include "calm/ranks/detail/tcp_greeting.hpp"
 #include "connection_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "calm/ranks/tcp_greeting.hpp"
+#include "calm/ranks/detail/tcp_greeting.hpp"
 #include "connection_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/ranks/tcp_peer.hpp"
+#include "calm/ranks/detail/tcp_peer.hpp"
 #include "connection_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

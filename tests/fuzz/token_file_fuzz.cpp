@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/text/token_file.hpp"
+#include "calm/text/detail/token_file.hpp"
 #include "file_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);

@@ -1,4 +1,4 @@
-#include "calm/io/bounded_reader.hpp"
+#include "calm/io/detail/bounded_reader.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/io/config_json.hpp"
+#include "calm/io/detail/config_json.hpp"
 
 #include <boost/test/unit_test.hpp>
 

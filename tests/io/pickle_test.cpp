@@ -1,4 +1,4 @@
-#include "calm/io/pickle.hpp"
+#include "calm/io/detail/pickle.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/io/pytorch_file.hpp"
+#include "calm/io/detail/pytorch_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 

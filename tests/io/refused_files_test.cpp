@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/config_json.hpp"
-#include "calm/io/pytorch_file.hpp"
+#include "calm/io/detail/config_json.hpp"
+#include "calm/io/detail/pytorch_file.hpp"
+#include "calm/io/detail/shard_index.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/shard_index.hpp"
 #include "support/archives.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,4 +1,4 @@
-#include "calm/io/rounded_type.hpp"
+#include "calm/io/detail/rounded_type.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/io/shard_index.hpp"
+#include "calm/io/detail/shard_index.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/io/stored_tensor.hpp"
+#include "calm/io/detail/stored_tensor.hpp"
 
 #include <boost/test/unit_test.hpp>
 

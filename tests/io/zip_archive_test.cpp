@@ -1,4 +1,4 @@
-#include "calm/io/zip_archive.hpp"
+#include "calm/io/detail/zip_archive.hpp"
 
 #include <boost/test/unit_test.hpp>
 

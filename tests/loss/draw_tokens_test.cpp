@@ -1,4 +1,4 @@
-#include "calm/loss/draw_tokens.hpp"
+#include "calm/loss/detail/draw_tokens.hpp"
 #include "support/gradient_check.hpp"
 #include "support/statistics.hpp"
 

@@ -1,4 +1,4 @@
-#include "calm/loss/token_screen.hpp"
+#include "calm/loss/detail/token_screen.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -25,7 +25,7 @@ inline void gemm(context<blocks> const& ctx, product<double> const& p) {
 #include "calm/model/calm.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/model/owned_model.hpp"
-#include "calm/train/muon.hpp"
+#include "calm/train/detail/muon.hpp"
 #include "support/small.hpp"
 
 using namespace calm;

@@ -1,4 +1,4 @@
-#include "calm/model/lazy_decoding.hpp"
+#include "calm/model/detail/lazy_decoding.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,6 +1,6 @@
 // Messages whose size and content another rank controls.
 
-#include "calm/ranks/message.hpp"
+#include "calm/ranks/detail/message.hpp"
 
 #include <boost/test/unit_test.hpp>
 

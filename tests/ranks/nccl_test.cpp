@@ -1,7 +1,7 @@
 // Ranks whose devices exchange by NCCL: the real `nccl_transport` with a fake library in which threads are ranks, each
 // with the emulated device.
 
-#include "calm/ranks/nccl_transport.hpp"
+#include "calm/ranks/detail/nccl_transport.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -19,8 +19,8 @@
 
 #include "calm/emulated.hpp"
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/tensor/core/for_each.hpp"
-#include "calm/train/sharded_optimizer.hpp"
+#include "calm/tensor/detail/core/for_each.hpp"
+#include "calm/train/detail/sharded_optimizer.hpp"
 
 #include "support/fake_nccl.hpp"
 #include "support/sentences.hpp"

@@ -1,4 +1,4 @@
-#include "calm/sample/batch_rule.hpp"
+#include "calm/sample/detail/batch_rule.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/sample/thread_contexts.hpp"
+#include "calm/sample/detail/thread_contexts.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/zip_archive.hpp"
+#include "calm/io/detail/zip_archive.hpp"
 
 namespace calm::test {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "calm/emulated.hpp"
-#include "calm/ranks/nccl_transport.hpp"
+#include "calm/ranks/detail/nccl_transport.hpp"
 
 namespace calm::test {
 

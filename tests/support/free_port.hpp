@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "calm/ranks/socket.hpp"
+#include "calm/ranks/detail/socket.hpp"
 
 namespace calm::test {
 

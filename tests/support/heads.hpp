@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "calm/model/heads/paired.hpp"
+#include "calm/model/detail/heads/paired.hpp"
 #include "support/gradient_check.hpp"
 #include "support/models.hpp"
 #include "support/small.hpp"

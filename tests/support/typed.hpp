@@ -19,7 +19,7 @@
 #include "calm/emulated.hpp"
 #include "calm/tensor/core/context.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/expr/operands.hpp"
+#include "calm/tensor/detail/expr/operands.hpp"
 
 namespace calm::test {
 

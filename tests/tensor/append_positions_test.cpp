@@ -1,4 +1,4 @@
-#include "calm/tensor/ops/positions.hpp"
+#include "calm/tensor/detail/ops/positions.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,5 +1,5 @@
 // The graphs of attention, computed node by node on the host from their definitions, compared with the block kernels.
-#include "calm/tensor/device/attention_graph.hpp"
+#include "calm/tensor/detail/device/attention_graph.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/kernels/block/rounded_attention.hpp"
+#include "calm/tensor/detail/kernels/block/rounded_attention.hpp"
 #include "calm/tensor/ops/attention.hpp"
 #include "support/typed.hpp"
 

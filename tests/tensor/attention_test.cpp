@@ -1,5 +1,5 @@
+#include "calm/tensor/detail/ops/positions.hpp"
 #include "calm/tensor/ops/attention.hpp"
-#include "calm/tensor/ops/positions.hpp"
 #include "calm/tensor/ops/rotate.hpp"
 #include "support/sentences.hpp"
 #include "support/typed.hpp"

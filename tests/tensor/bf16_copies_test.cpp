@@ -1,7 +1,7 @@
 // Products on the emulated device read bf16 copies of matrices, bit-identical to products that round the factors
 // themselves. With stochastic rounding the cpu's products read copies too.
 #include "calm/emulated.hpp"
-#include "calm/tensor/ops/bf16_copies.hpp"
+#include "calm/tensor/detail/ops/bf16_copies.hpp"
 
 #include <algorithm>
 #include <bit>

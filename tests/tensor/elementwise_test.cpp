@@ -1,5 +1,5 @@
 // Evaluation of a tree in packets and single elements, in fixed ranges and in portable blocks gives equal results.
-#include "calm/tensor/expr/elementwise.hpp"
+#include "calm/tensor/detail/expr/elementwise.hpp"
 
 #include "calm/tensor/expr/expr.hpp"
 #include "support/typed.hpp"

@@ -1,4 +1,4 @@
-#include "calm/tensor/core/group.hpp"
+#include "calm/tensor/detail/core/group.hpp"
 
 #include <array>
 #include <bit>

@@ -1,6 +1,6 @@
 // Products with fused residuals, norms and several results are bit-identical to the separate operations.
 #include "calm/emulated.hpp"
-#include "calm/tensor/ops/matmul_with.hpp"
+#include "calm/tensor/detail/ops/matmul_with.hpp"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "calm/tensor/device/staging.hpp"
+#include "calm/tensor/detail/device/staging.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <functional>

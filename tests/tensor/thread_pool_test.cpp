@@ -1,6 +1,6 @@
 // Which thread runs which task: the tasks of a delayed thread are run by others.
 
-#include "calm/tensor/core/thread_pool.hpp"
+#include "calm/tensor/detail/core/thread_pool.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // bf16 factors and tables: every product is bit-identical to the product of the same numbers as float. The exception is
 // a product of many rows on a device, which is only close.
-#include "calm/tensor/kernels/cpu/widen.hpp"
+#include "calm/tensor/detail/kernels/cpu/widen.hpp"
 
 #include <cstring>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "calm/text/added_tokens.hpp"
+#include "calm/text/detail/added_tokens.hpp"
 
 #include <boost/test/unit_test.hpp>
 

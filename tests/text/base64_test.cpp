@@ -1,4 +1,4 @@
-#include "calm/text/base64.hpp"
+#include "calm/text/detail/base64.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/text/bpe.hpp"
+#include "calm/text/detail/bpe.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -10,9 +10,9 @@
 
 #include "calm/base/random.hpp"
 #include "calm/text/bpe_trainer.hpp"
-#include "calm/text/keyed_hash.hpp"
-#include "calm/text/merge_order.hpp"
-#include "calm/text/piece_counts.hpp"
+#include "calm/text/detail/keyed_hash.hpp"
+#include "calm/text/detail/merge_order.hpp"
+#include "calm/text/detail/piece_counts.hpp"
 #include "support/sanitized.hpp"
 
 namespace {

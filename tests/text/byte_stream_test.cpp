@@ -1,4 +1,4 @@
-#include "calm/text/byte_stream.hpp"
+#include "calm/text/detail/byte_stream.hpp"
 
 #include <boost/test/unit_test.hpp>
 

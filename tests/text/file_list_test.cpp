@@ -1,4 +1,4 @@
-#include "calm/text/file_list.hpp"
+#include "calm/text/detail/file_list.hpp"
 
 #include <boost/test/unit_test.hpp>
 

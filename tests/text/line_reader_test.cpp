@@ -1,4 +1,4 @@
-#include "calm/text/line_reader.hpp"
+#include "calm/text/detail/line_reader.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/text/mapped_pages.hpp"
+#include "calm/text/detail/mapped_pages.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {

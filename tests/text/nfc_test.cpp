@@ -1,4 +1,4 @@
-#include "calm/text/nfc.hpp"
+#include "calm/text/detail/nfc.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/text/piece_cache.hpp"
+#include "calm/text/detail/piece_cache.hpp"
 
 #include <boost/test/unit_test.hpp>
 

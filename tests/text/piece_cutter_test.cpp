@@ -1,4 +1,4 @@
-#include "calm/text/piece_cutter.hpp"
+#include "calm/text/detail/piece_cutter.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/text/pretokenizer.hpp"
+#include "calm/text/detail/pretokenizer.hpp"
 
 #include <boost/test/unit_test.hpp>
 

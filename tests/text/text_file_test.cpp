@@ -1,4 +1,4 @@
-#include "calm/text/text_file.hpp"
+#include "calm/text/detail/text_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,9 +1,9 @@
-#include "calm/text/token_file.hpp"
+#include "calm/text/detail/token_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include "calm/base/random.hpp"
-#include "calm/text/token_file_writer.hpp"
+#include "calm/text/detail/token_file_writer.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
-#include "calm/text/byte_letters.hpp"
-#include "calm/text/pretokenizer.hpp"
-#include "calm/text/token_table.hpp"
+#include "calm/text/detail/byte_letters.hpp"
+#include "calm/text/detail/pretokenizer.hpp"
+#include "calm/text/detail/token_table.hpp"
 
 namespace calm::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/base/sha256.hpp"
+#include "calm/base/detail/sha256.hpp"
 #include "calm/text/load_tokenizer.hpp"
 #include "shared_data.hpp"
 #include "support/sanitized.hpp"

@@ -1,4 +1,4 @@
-#include "calm/text/tokenizer_json.hpp"
+#include "calm/text/detail/tokenizer_json.hpp"
 
 #include <boost/test/unit_test.hpp>
 

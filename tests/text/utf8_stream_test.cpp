@@ -1,4 +1,4 @@
-#include "calm/text/utf8_stream.hpp"
+#include "calm/text/detail/utf8_stream.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,4 +1,4 @@
-#include "calm/evaluate/branches.hpp"
+#include "calm/evaluate/detail/branches.hpp"
 
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>

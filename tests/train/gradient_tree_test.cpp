@@ -1,4 +1,4 @@
-#include "calm/train/gradient_tree.hpp"
+#include "calm/train/detail/gradient_tree.hpp"
 
 #include "support/typed.hpp"
 

@@ -1,5 +1,5 @@
 // Muon: singular values against their closed form, steps against a plain loop in double, memory and errors.
-#include "calm/train/muon.hpp"
+#include "calm/train/detail/muon.hpp"
 
 #include <cmath>
 #include <vector>

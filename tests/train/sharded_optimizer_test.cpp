@@ -1,4 +1,4 @@
-#include "calm/train/sharded_optimizer.hpp"
+#include "calm/train/detail/sharded_optimizer.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "calm/ranks/thread_ranks.hpp"
-#include "calm/train/adamw.hpp"
+#include "calm/train/detail/adamw.hpp"
 
 #include "support/sentences.hpp"
 #include "support/terms_of_ranks.hpp"

@@ -1,4 +1,4 @@
-#include "calm/train/throughput.hpp"
+#include "calm/train/detail/throughput.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "calm/train/peak.hpp"
+#include "calm/train/detail/peak.hpp"
 
 using calm::throughput;
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "calm/base/utf8.hpp"
+#include "calm/base/detail/utf8.hpp"
 
 namespace calm {
 

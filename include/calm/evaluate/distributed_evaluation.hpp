@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
-#include "calm/ranks/message.hpp"
-#include "calm/ranks/patient_wait.hpp"
+#include "calm/ranks/detail/message.hpp"
+#include "calm/ranks/detail/patient_wait.hpp"
 #include "calm/ranks/process_group.hpp"
 #include "calm/tensor/core/extents.hpp"
 

@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "calm/evaluate/brier_scoring.hpp"
+#include "calm/evaluate/detail/brier_scoring.hpp"
+#include "calm/evaluate/detail/likelihood_scoring.hpp"
+#include "calm/evaluate/detail/random_subset.hpp"
 #include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluate_autoencoder.hpp"
 #include "calm/evaluate/evaluation.hpp"
-#include "calm/evaluate/likelihood_scoring.hpp"
-#include "calm/evaluate/random_subset.hpp"
-#include "calm/loss/token_screen.hpp"
-#include "calm/model/limits.hpp"
-#include "calm/text/block_source.hpp"
+#include "calm/loss/detail/token_screen.hpp"
+#include "calm/model/detail/limits.hpp"
+#include "calm/text/detail/block_source.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {

@@ -12,7 +12,7 @@
 
 #include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluation.hpp"
-#include "calm/loss/token_screen.hpp"
+#include "calm/loss/detail/token_screen.hpp"
 #include "calm/model/autoencoder.hpp"
 #include "calm/tensor/ops/rows.hpp"
 

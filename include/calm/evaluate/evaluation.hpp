@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/evaluate/metric.hpp"
+#include "calm/evaluate/detail/metric.hpp"
 #include "calm/loss/brier.hpp"
 
 namespace calm {

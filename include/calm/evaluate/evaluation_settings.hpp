@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
-#include "calm/ranks/setting.hpp"
+#include "calm/base/detail/number_text.hpp"
+#include "calm/ranks/detail/setting.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/token_sampler.hpp"
 

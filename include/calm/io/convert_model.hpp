@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "calm/base/file.hpp"
-#include "calm/io/replaced_directory.hpp"
-#include "calm/io/rounded_type.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
+#include "calm/io/detail/rounded_type.hpp"
+#include "calm/io/detail/whole_directory.hpp"
+#include "calm/io/detail/write_weights.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
-#include "calm/io/whole_directory.hpp"
-#include "calm/io/write_weights.hpp"
 
 namespace calm {
 

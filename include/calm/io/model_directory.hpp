@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/config_json.hpp"
-#include "calm/io/replaced_directory.hpp"
+#include "calm/io/detail/config_json.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"

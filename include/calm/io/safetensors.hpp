@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/io/bounded_reader.hpp"
-#include "calm/io/json_object.hpp"
-#include "calm/io/rounded_type.hpp"
-#include "calm/io/stored_tensor.hpp"
+#include "calm/io/detail/bounded_reader.hpp"
+#include "calm/io/detail/json_object.hpp"
+#include "calm/io/detail/rounded_type.hpp"
+#include "calm/io/detail/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
 
 namespace calm {

@@ -10,12 +10,12 @@
 #include <system_error>
 #include <vector>
 
-#include "calm/base/file.hpp"
+#include "calm/base/detail/file.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/io/config_json.hpp"
+#include "calm/io/detail/config_json.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/weights.hpp"
-#include "calm/io/whole_directory.hpp"
 #include "calm/model/backbone.hpp"
 #include "calm/model/config.hpp"
 

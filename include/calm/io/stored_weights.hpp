@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/pytorch_file.hpp"
+#include "calm/io/detail/pytorch_file.hpp"
+#include "calm/io/detail/shard_index.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/shard_index.hpp"
 #include "calm/io/tensor_table.hpp"
-#include "calm/io/whole_directory.hpp"
 
 namespace calm {
 

@@ -12,8 +12,8 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/io/bounded_reader.hpp"
-#include "calm/io/stored_tensor.hpp"
+#include "calm/io/detail/bounded_reader.hpp"
+#include "calm/io/detail/stored_tensor.hpp"
 
 namespace calm {
 

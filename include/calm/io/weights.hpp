@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
+#include "calm/io/detail/stored_tensor.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/stored_tensor.hpp"
 #include "calm/io/tensor_table.hpp"
-#include "calm/model/tensor_shapes.hpp"
+#include "calm/model/detail/tensor_shapes.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/core/copy.hpp"
 

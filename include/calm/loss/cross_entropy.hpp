@@ -3,8 +3,8 @@
 // for one block of rows and one chunk of the vocabulary at a time, so all R x V of them never exist at once. With float
 // rows the table may be bf16.
 
-#include "calm/loss/block/cross_entropy.hpp"
-#include "calm/tensor/core/working_set.hpp"
+#include "calm/loss/detail/block/cross_entropy.hpp"
+#include "calm/tensor/detail/core/working_set.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/rows.hpp"
 
@@ -62,7 +62,7 @@ template <class T> index_t first_largest(T const* x, index_t n) {
     return first;
 }
 
-// CPU implementation of the passes over logits (for block executors: loss/block/cross_entropy.hpp).
+// CPU implementation of the passes over logits (for block executors: loss/detail/block/cross_entropy.hpp).
 template <class T>
 void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
                    row_targets const& targets) {

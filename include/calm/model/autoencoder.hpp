@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "calm/loss/cross_entropy.hpp"
-#include "calm/loss/token_screen.hpp"
+#include "calm/loss/detail/token_screen.hpp"
 #include "calm/loss/variational.hpp"
 #include "calm/model/autoencoder_losses.hpp"
 #include "calm/model/config.hpp"
-#include "calm/model/lazy_decoding.hpp"
-#include "calm/model/tokens.hpp"
+#include "calm/model/detail/lazy_decoding.hpp"
+#include "calm/model/detail/tokens.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"

@@ -7,8 +7,8 @@
 
 #include "calm/loss/cross_entropy.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/detail/tokens.hpp"
 #include "calm/model/llama.hpp"
-#include "calm/model/tokens.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/tensor/ops/repeat.hpp"
 #include "calm/tensor/ops/total.hpp"

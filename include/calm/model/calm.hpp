@@ -6,8 +6,8 @@
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/backbone.hpp"
+#include "calm/model/detail/heads/at_once.hpp"
 #include "calm/model/head_network.hpp"
-#include "calm/model/heads/at_once.hpp"
 #include "calm/model/heads/energy.hpp"
 
 namespace calm {

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "calm/model/detail/limits.hpp"
 #include "calm/model/head.hpp"
-#include "calm/model/limits.hpp"
 #include "calm/tensor/core/extents.hpp"
 #include "calm/tensor/ops/rotary_angles.hpp"
 

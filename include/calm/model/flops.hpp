@@ -113,7 +113,7 @@ constexpr double train_autoregressive(llama_sizes const& c, index_t V, index_t b
     return 3 * autoregressive(c, V, (positions + 1) / 2) * positions / static_cast<double>(block);
 }
 
-// ---- an update by Muon (train/muon.hpp), excluding the training step before it
+// ---- an update by Muon (train/detail/muon.hpp), excluding the training step before it
 
 // Number of degree-5 polynomials applied to orthogonalise each matrix.
 inline constexpr index_t polynomials_of_muon = 3;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/number_text.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/number_text.hpp"
 #include "calm/tensor/core/extents.hpp"
 
 namespace calm {
@@ -164,7 +164,7 @@ public:
     }
 };
 
-class tensor_shapes;  // model/tensor_shapes.hpp
+class tensor_shapes;  // model/detail/tensor_shapes.hpp
 
 // Run-time description of a head type.
 struct head_traits {

@@ -10,8 +10,8 @@
 
 #include "calm/tensor/core/space.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/ops/attention_shape.hpp"
-#include "calm/tensor/ops/positions.hpp"
+#include "calm/tensor/detail/ops/attention_shape.hpp"
+#include "calm/tensor/detail/ops/positions.hpp"
 #include "calm/tensor/ops/rotate.hpp"
 #include "calm/tensor/ops/rows.hpp"
 

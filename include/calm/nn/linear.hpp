@@ -2,7 +2,7 @@
 // y = x W^T + b, with W stored (out, in) as in the published checkpoints.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/ops/matmul_with.hpp"
+#include "calm/tensor/detail/ops/matmul_with.hpp"
 
 namespace calm {
 

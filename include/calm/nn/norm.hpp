@@ -2,8 +2,8 @@
 // Normalisation of rows with trained gains. Result: how a layer stores its output.
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/core/activations.hpp"
-#include "calm/tensor/ops/matmul_with.hpp"
+#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/detail/ops/matmul_with.hpp"
 #include "calm/tensor/ops/norm.hpp"
 
 namespace calm {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "calm/tensor/core/space.hpp"
+#include "calm/tensor/detail/ops/bf16_copies.hpp"
 #include "calm/tensor/expr/expr.hpp"
-#include "calm/tensor/ops/bf16_copies.hpp"
 #include "calm/tensor/ops/fill.hpp"
 #include "calm/tensor/ops/rows.hpp"
 

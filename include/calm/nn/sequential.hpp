@@ -18,7 +18,7 @@
 #include <type_traits>
 
 #include "calm/nn/param.hpp"
-#include "calm/tensor/core/activations.hpp"
+#include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"
 
 namespace calm {

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "calm/ranks/nccl_transport.hpp"
+#include "calm/ranks/detail/nccl_transport.hpp"
 
 namespace calm {
 

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "calm/base/error.hpp"
-#include "calm/ranks/tcp_messages.hpp"
+#include "calm/ranks/detail/tcp_messages.hpp"
 
 namespace calm {
 

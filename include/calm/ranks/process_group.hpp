@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/number_text.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/number_text.hpp"
 
 namespace calm {
 

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "calm/ranks/detail/tcp_peer.hpp"
+#include "calm/ranks/detail/tcp_rendezvous.hpp"
 #include "calm/ranks/process_group.hpp"
-#include "calm/ranks/tcp_peer.hpp"
-#include "calm/ranks/tcp_rendezvous.hpp"
 
 namespace calm {
 

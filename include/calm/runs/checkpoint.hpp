@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/simdjson.hpp"
 #include "calm/base/quoted.hpp"
-#include "calm/base/simdjson.hpp"
-#include "calm/io/json_object.hpp"
+#include "calm/io/detail/json_object.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/whole_directory.hpp"
-#include "calm/model/limits.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/text/block_reader.hpp"
 #include "calm/train/training_callbacks.hpp"

@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "calm/base/file.hpp"
-#include "calm/evaluate/metric.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/evaluate/detail/metric.hpp"
 
 namespace calm {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
+#include "calm/base/detail/number_text.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/train/recipe.hpp"
 

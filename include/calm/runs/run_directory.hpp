@@ -33,11 +33,11 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/replaced_directory.hpp"
-#include "calm/io/whole_directory.hpp"
+#include "calm/io/detail/replaced_directory.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/runs/checkpoint.hpp"
-#include "calm/runs/directory_lock.hpp"
-#include "calm/runs/manifest.hpp"
+#include "calm/runs/detail/directory_lock.hpp"
+#include "calm/runs/detail/manifest.hpp"
 
 namespace calm {
 

@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "calm/model/limits.hpp"
+#include "calm/model/detail/limits.hpp"
+#include "calm/sample/detail/sample_next.hpp"
 #include "calm/sample/generation_session.hpp"
-#include "calm/sample/sample_next.hpp"
 #include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/text/special_tokens.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
-#include "calm/tensor/core/for_each.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/device/graph.hpp"
+#include "calm/tensor/detail/core/for_each.hpp"
+#include "calm/tensor/detail/device/graph.hpp"
 #include "calm/tensor/ops/rows.hpp"
 
 namespace calm {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "calm/sample/sample_next.hpp"
+#include "calm/sample/detail/sample_next.hpp"
 #include "calm/sample/token_sampler.hpp"
-#include "calm/tensor/core/working_set.hpp"
+#include "calm/tensor/detail/core/working_set.hpp"
 
 namespace calm {
 

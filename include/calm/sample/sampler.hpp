@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/sample/batch_rule.hpp"
+#include "calm/sample/detail/batch_rule.hpp"
 #include "calm/sample/temperature.hpp"
 
 namespace calm {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "calm/model/autoencoder.hpp"
-#include "calm/sample/thread_contexts.hpp"
-#include "calm/tensor/device/graph.hpp"
+#include "calm/sample/detail/thread_contexts.hpp"
+#include "calm/tensor/detail/device/graph.hpp"
 
 namespace calm {
 

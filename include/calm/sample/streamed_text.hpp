@@ -5,7 +5,7 @@
 #include <string>
 
 #include "calm/base/token.hpp"
-#include "calm/text/utf8_stream.hpp"
+#include "calm/text/detail/utf8_stream.hpp"
 
 namespace calm {
 

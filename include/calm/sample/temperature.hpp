@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "calm/base/detail/number_text.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/number_text.hpp"
 
 namespace calm {
 

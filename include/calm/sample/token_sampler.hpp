@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
-#include "calm/sample/batch_rule.hpp"
+#include "calm/sample/detail/batch_rule.hpp"
 #include "calm/sample/temperature.hpp"
 
 namespace calm {

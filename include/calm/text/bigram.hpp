@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
 #include "calm/base/token.hpp"
 
 namespace calm {

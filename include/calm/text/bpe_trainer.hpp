@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/text/pair_merging.hpp"
-#include "calm/text/piece_counts.hpp"
-#include "calm/text/pretokenizer.hpp"
-#include "calm/text/token_table.hpp"
+#include "calm/text/detail/pair_merging.hpp"
+#include "calm/text/detail/piece_counts.hpp"
+#include "calm/text/detail/pretokenizer.hpp"
+#include "calm/text/detail/token_table.hpp"
 
 namespace calm {
 

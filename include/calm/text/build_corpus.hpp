@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
+#include "calm/base/detail/sha256.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
-#include "calm/base/sha256.hpp"
 #include "calm/text/corpus.hpp"
+#include "calm/text/detail/pretokenizer.hpp"
+#include "calm/text/detail/token_file.hpp"
+#include "calm/text/detail/token_file_writer.hpp"
 #include "calm/text/documents.hpp"
-#include "calm/text/pretokenizer.hpp"
-#include "calm/text/token_file.hpp"
-#include "calm/text/token_file_writer.hpp"
 #include "calm/text/tokenizer.hpp"
 
 namespace calm {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/text/detail/token_file.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/token_file.hpp"
 
 namespace calm {
 

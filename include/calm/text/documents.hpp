@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "calm/base/error.hpp"
-#include "calm/text/file_list.hpp"
+#include "calm/text/detail/file_list.hpp"
+#include "calm/text/detail/text_file.hpp"
 #include "calm/text/holdout.hpp"
 #include "calm/text/markov.hpp"
 #include "calm/text/stories.hpp"
-#include "calm/text/text_file.hpp"
 
 namespace calm {
 

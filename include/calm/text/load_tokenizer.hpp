@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "calm/base/file.hpp"
-#include "calm/text/json_faults.hpp"
-#include "calm/text/json_size.hpp"
-#include "calm/text/json_values.hpp"
+#include "calm/base/detail/file.hpp"
+#include "calm/text/detail/json_faults.hpp"
+#include "calm/text/detail/json_size.hpp"
+#include "calm/text/detail/json_values.hpp"
+#include "calm/text/detail/tokenizer_json.hpp"
 #include "calm/text/tokenizer.hpp"
-#include "calm/text/tokenizer_json.hpp"
 
 namespace calm {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/text/block_source.hpp"
-#include "calm/text/document_ids.hpp"
+#include "calm/text/detail/block_source.hpp"
+#include "calm/text/detail/document_ids.hpp"
 #include "calm/text/packing.hpp"
 
 namespace calm {

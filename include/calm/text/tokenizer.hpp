@@ -13,21 +13,21 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
+#include "calm/base/detail/sha256.hpp"
 #include "calm/base/error.hpp"
-#include "calm/base/file.hpp"
-#include "calm/base/sha256.hpp"
 #include "calm/base/token.hpp"
-#include "calm/text/added_tokens.hpp"
-#include "calm/text/bpe.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/corpus.hpp"
+#include "calm/text/detail/added_tokens.hpp"
+#include "calm/text/detail/bpe.hpp"
+#include "calm/text/detail/nfc.hpp"
+#include "calm/text/detail/piece_cache.hpp"
+#include "calm/text/detail/piece_cutter.hpp"
+#include "calm/text/detail/rank_lines.hpp"
+#include "calm/text/detail/vocabulary.hpp"
 #include "calm/text/markov.hpp"
-#include "calm/text/nfc.hpp"
-#include "calm/text/piece_cache.hpp"
-#include "calm/text/piece_cutter.hpp"
-#include "calm/text/rank_lines.hpp"
 #include "calm/text/special_tokens.hpp"
-#include "calm/text/vocabulary.hpp"
 
 namespace calm {
 

@@ -11,8 +11,8 @@ struct adamw_settings {
     double eps = 1e-8;          // added to the root, above 0
     double weight_decay = 0.1;  // for matrices, not for biases and norms
     double clip = 1.0;          // largest norm of all gradients together; 0: no clipping
-    double muon = 0;  // factor on the learning rate for hidden matrices, which Muon then updates (train/muon.hpp); 0:
-                      // AdamW for all
+    double muon = 0;            // factor on the learning rate for hidden matrices, which Muon then updates
+                                // (train/detail/muon.hpp); 0: AdamW for all
 };
 
 }  // namespace calm

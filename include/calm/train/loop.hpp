@@ -16,11 +16,11 @@
 #include "calm/base/token.hpp"
 #include "calm/model/autoregressive.hpp"
 #include "calm/model/calm.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/limits.hpp"
-#include "calm/tensor/device/graph.hpp"
+#include "calm/tensor/detail/device/graph.hpp"
+#include "calm/train/detail/training.hpp"
 #include "calm/train/recipe.hpp"
-#include "calm/train/training.hpp"
 #include "calm/train/training_callbacks.hpp"
 
 namespace calm {

@@ -12,15 +12,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "calm/base/number_text.hpp"
+#include "calm/base/detail/number_text.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/core/copy.hpp"
-#include "calm/tensor/device/graph.hpp"
-#include "calm/train/adamw.hpp"
+#include "calm/tensor/detail/device/graph.hpp"
 #include "calm/train/adamw_settings.hpp"
-#include "calm/train/data_parallel.hpp"
-#include "calm/train/muon.hpp"
-#include "calm/train/optimizer_tensor.hpp"
+#include "calm/train/detail/adamw.hpp"
+#include "calm/train/detail/data_parallel.hpp"
+#include "calm/train/detail/muon.hpp"
+#include "calm/train/detail/optimizer_tensor.hpp"
 
 namespace calm {
 

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "calm/base/bf16.hpp"
-#include "calm/base/number_text.hpp"
+#include "calm/base/detail/number_text.hpp"
 #include "calm/model/autoencoder.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/model/head.hpp"
-#include "calm/model/limits.hpp"
 #include "calm/train/optimizer.hpp"
 #include "calm/train/schedule.hpp"
 

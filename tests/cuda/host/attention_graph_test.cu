@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "calm/tensor/device/cuda/cudnn_graph.hpp"
+#include "calm/tensor/detail/device/cuda/cudnn_graph.hpp"
 #include "calm/tensor/ops/attention.hpp"
 #include "on_device.hpp"
 

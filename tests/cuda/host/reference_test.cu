@@ -11,7 +11,7 @@
 #include <thrust/transform.h>
 #include <thrust/transform_scan.h>
 
-#include "calm/loss/block/draw_tokens.hpp"
+#include "calm/loss/detail/block/draw_tokens.hpp"
 #include "calm/tensor/ops/rows.hpp"
 #include "on_device.hpp"
 

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "calm/model/config.hpp"
+#include "calm/model/detail/heads/adaln.hpp"
+#include "calm/model/detail/heads/paired.hpp"
+#include "calm/model/detail/limits.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/heads/adaln.hpp"
-#include "calm/model/heads/paired.hpp"
-#include "calm/model/limits.hpp"
 #include "calm/tensor/ops/fill_places.hpp"
 
 namespace calm {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "calm/model/autoencoder.hpp"
-#include "calm/model/heads/draft.hpp"
+#include "calm/model/detail/heads/draft.hpp"
 #include "calm/model/heads/energy.hpp"
 
 namespace calm {

@@ -10,10 +10,10 @@
 
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
+#include "calm/model/detail/heads/at_once.hpp"
+#include "calm/model/detail/limits.hpp"
+#include "calm/model/detail/tensor_shapes.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/heads/at_once.hpp"
-#include "calm/model/limits.hpp"
-#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/repeated_layer.hpp"

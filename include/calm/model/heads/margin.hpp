@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "calm/model/config.hpp"
+#include "calm/model/detail/heads/paired.hpp"
+#include "calm/model/detail/tensor_shapes.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/model/heads/paired.hpp"
-#include "calm/model/tensor_shapes.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/sequential.hpp"
 #include "calm/tensor/ops/fill_places.hpp"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calm/tensor/core/memory.hpp"
 #include "calm/tensor/core/view.hpp"
+#include "calm/tensor/detail/core/memory.hpp"
 
 namespace calm {
 

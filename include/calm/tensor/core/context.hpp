@@ -15,10 +15,10 @@
 
 #include "calm/base/random.hpp"
 #include "calm/tensor/core/arena.hpp"
-#include "calm/tensor/core/graph_capture.hpp"
 #include "calm/tensor/core/rng_counter.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/core/thread_pool.hpp"
+#include "calm/tensor/detail/core/graph_capture.hpp"
+#include "calm/tensor/detail/core/thread_pool.hpp"
 
 namespace calm {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "calm/base/checked.hpp"
+#include "calm/base/detail/checked.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/host_device.hpp"
 

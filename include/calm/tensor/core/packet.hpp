@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "calm/base/host_device.hpp"
-#include "calm/tensor/core/group.hpp"
+#include "calm/tensor/detail/core/group.hpp"
 
 // Packets are passed only between inlined functions, so their calling convention does not matter. Where vectors are
 // wider than the instruction set, clang++ warns wherever a header passes one, and g++ at the end of the source file,

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "calm/tensor/core/memory.hpp"
 #include "calm/tensor/core/view.hpp"
+#include "calm/tensor/detail/core/memory.hpp"
 
 namespace calm {
 

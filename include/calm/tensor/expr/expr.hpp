@@ -5,9 +5,9 @@
 // An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal
 // (`x = x + y`); any other overlap of memory throws, in every build.
 
-#include "calm/tensor/expr/by_rows.hpp"
-#include "calm/tensor/expr/operands.hpp"
-#include "calm/tensor/expr/overlap.hpp"
+#include "calm/tensor/detail/expr/by_rows.hpp"
+#include "calm/tensor/detail/expr/operands.hpp"
+#include "calm/tensor/detail/expr/overlap.hpp"
 
 namespace calm {
 

@@ -7,11 +7,11 @@
 #include <type_traits>
 
 #include "calm/base/error.hpp"
-#include "calm/tensor/core/tensor_like.hpp"
 #include "calm/tensor/core/view.hpp"
-#include "calm/tensor/kernels/block/attention_in_fp32.hpp"
-#include "calm/tensor/kernels/cpu/attention.hpp"
-#include "calm/tensor/ops/attention_shape.hpp"
+#include "calm/tensor/detail/core/tensor_like.hpp"
+#include "calm/tensor/detail/kernels/block/attention_in_fp32.hpp"
+#include "calm/tensor/detail/kernels/cpu/attention.hpp"
+#include "calm/tensor/detail/ops/attention_shape.hpp"
 
 namespace calm {
 

@@ -18,10 +18,10 @@ template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
 
 #ifndef __CUDACC__
 
-#include "calm/tensor/core/packet_sums.hpp"
-#include "calm/tensor/kernels/cpu/bf16_pairs.hpp"
-#include "calm/tensor/kernels/cpu/matmul_bf16.hpp"
-#include "calm/tensor/kernels/cpu/multiply_adds.hpp"
+#include "calm/tensor/detail/core/packet_sums.hpp"
+#include "calm/tensor/detail/kernels/cpu/bf16_pairs.hpp"
+#include "calm/tensor/detail/kernels/cpu/matmul_bf16.hpp"
+#include "calm/tensor/detail/kernels/cpu/multiply_adds.hpp"
 
 namespace calm {
 

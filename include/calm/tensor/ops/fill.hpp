@@ -8,7 +8,7 @@
 #include "calm/tensor/core/context.hpp"
 #include "calm/tensor/core/math.hpp"
 #include "calm/tensor/core/view.hpp"
-#include "calm/tensor/kernels/block/fill.hpp"
+#include "calm/tensor/detail/kernels/block/fill.hpp"
 
 namespace calm {
 
@@ -227,7 +227,7 @@ template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 
 
 namespace detail {
 
-// run_draw for the cpu; for block backends see kernels/block/fill.hpp.
+// run_draw for the cpu; for block backends see detail/kernels/block/fill.hpp.
 template <class T>
 void run_draw(context<cpu> const& ctx, draw_normals<T> const&, T* x, index_t n, key k, rng_counter number) {
     std::uint64_t const first = number.by_value();

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "calm/tensor/core/view.hpp"
-#include "calm/tensor/kernels/block/fill_places.hpp"
+#include "calm/tensor/detail/kernels/block/fill_places.hpp"
 #include "calm/tensor/ops/fill.hpp"
 
 namespace calm {

@@ -2,11 +2,11 @@
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)).
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/kernels/block/rows.hpp"
-#include "calm/tensor/kernels/block/widened_product.hpp"
-#include "calm/tensor/kernels/cpu/matmul.hpp"
+#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/detail/kernels/block/rows.hpp"
+#include "calm/tensor/detail/kernels/block/widened_product.hpp"
+#include "calm/tensor/detail/kernels/cpu/matmul.hpp"
 
 namespace calm {
 

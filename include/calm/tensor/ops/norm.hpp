@@ -2,9 +2,9 @@
 // Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result
 // may be bf16 while all else is float.
 
+#include "calm/tensor/detail/kernels/block/norm.hpp"
+#include "calm/tensor/detail/kernels/cpu/norm.hpp"
 #include "calm/tensor/expr/expr.hpp"
-#include "calm/tensor/kernels/block/norm.hpp"
-#include "calm/tensor/kernels/cpu/norm.hpp"
 
 namespace calm {
 

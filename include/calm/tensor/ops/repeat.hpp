@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "calm/tensor/core/tensor_like.hpp"
-#include "calm/tensor/kernels/block/repeat.hpp"
+#include "calm/tensor/detail/core/tensor_like.hpp"
+#include "calm/tensor/detail/kernels/block/repeat.hpp"
 #include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 
 namespace detail {
 
-// The CPU implementation; the one for block backends is in kernels/block/repeat.hpp.
+// The CPU implementation; the one for block backends is in detail/kernels/block/repeat.hpp.
 template <class T>
 void run_repeat_interleave(context<cpu> const& ctx, T* x, T const* y, index_t count, index_t each, index_t width) {
     ctx.parallel_ranges(count, 16, [&](index_t begin, index_t end) {

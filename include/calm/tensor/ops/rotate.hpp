@@ -3,10 +3,10 @@
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/core/copy.hpp"
-#include "calm/tensor/core/tensor_like.hpp"
-#include "calm/tensor/kernels/block/rotate.hpp"
-#include "calm/tensor/kernels/cpu/rotate.hpp"
-#include "calm/tensor/ops/attention_shape.hpp"
+#include "calm/tensor/detail/core/tensor_like.hpp"
+#include "calm/tensor/detail/kernels/block/rotate.hpp"
+#include "calm/tensor/detail/kernels/cpu/rotate.hpp"
+#include "calm/tensor/detail/ops/attention_shape.hpp"
 #include "calm/tensor/ops/rows.hpp"
 
 namespace calm {

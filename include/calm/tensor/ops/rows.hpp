@@ -7,10 +7,10 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/tensor/core/copy.hpp"
-#include "calm/tensor/core/for_each.hpp"
-#include "calm/tensor/core/tensor_like.hpp"
-#include "calm/tensor/expr/elementwise.hpp"
-#include "calm/tensor/kernels/block/rows.hpp"
+#include "calm/tensor/detail/core/for_each.hpp"
+#include "calm/tensor/detail/core/tensor_like.hpp"
+#include "calm/tensor/detail/expr/elementwise.hpp"
+#include "calm/tensor/detail/kernels/block/rows.hpp"
 #include "calm/tensor/ops/row_ids.hpp"
 
 namespace calm {
@@ -79,7 +79,7 @@ template <class T, class F> void reduce_rows(context<cpu>& ctx, index_t count, i
     });
 }
 
-// The CPU implementation; the one for block backends is in kernels/block/rows.hpp.
+// The CPU implementation; the one for block backends is in detail/kernels/block/rows.hpp.
 template <class T, class U> void run_copy(context<cpu> const& ctx, T* y, U const* x, index_t n) {
     ctx.parallel_ranges(n, elementwise_grain, [&](index_t begin, index_t end) {
         if constexpr (std::is_same_v<U, bf16> != std::is_same_v<T, bf16>)

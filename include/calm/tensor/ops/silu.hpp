@@ -2,8 +2,8 @@
 // SiLU of products: silu(c) and, with a gate, silu(gate) * up as in SwiGLU (Shazeer 2020). On a device, few rows are
 // computed with their products in one kernel.
 
+#include "calm/tensor/detail/ops/matmul_with.hpp"
 #include "calm/tensor/expr/expr.hpp"
-#include "calm/tensor/ops/matmul_with.hpp"
 
 namespace calm {
 

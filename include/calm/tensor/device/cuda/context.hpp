@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "calm/tensor/core/context.hpp"
-#include "calm/tensor/device/cuda/attention_plans.hpp"
-#include "calm/tensor/device/cuda/blas.hpp"
-#include "calm/tensor/device/cuda/memory.hpp"
-#include "calm/tensor/device/cuda/queue.hpp"
+#include "calm/tensor/detail/device/cuda/attention_plans.hpp"
+#include "calm/tensor/detail/device/cuda/blas.hpp"
+#include "calm/tensor/detail/device/cuda/memory.hpp"
+#include "calm/tensor/detail/device/cuda/queue.hpp"
 
 namespace calm {
 
@@ -44,8 +44,8 @@ public:
     // Waits after every kernel and every product, and names the one that failed; otherwise a later call reports the
     // failure. Initially true with CALM_CUDA_CHECK=1 in the environment. Not while a graph is captured.
     bool checks_every_kernel = detail::environment_says("CALM_CUDA_CHECK", false);
-    // Whether repeated work runs as graphs (tensor/device/graph.hpp), unless every kernel is checked. Initially false
-    // with CALM_CUDA_GRAPHS=0 in the environment.
+    // Whether repeated work runs as graphs (tensor/detail/device/graph.hpp), unless every kernel is checked. Initially
+    // false with CALM_CUDA_GRAPHS=0 in the environment.
     bool uses_graphs = detail::environment_says("CALM_CUDA_GRAPHS", true);
 
     [[nodiscard]] int device() const { return device_; }  // its number on this machine

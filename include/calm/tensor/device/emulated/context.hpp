@@ -9,13 +9,13 @@
 
 #include "calm/tensor/core/context.hpp"
 #include "calm/tensor/core/kernel.hpp"
-#include "calm/tensor/device/emulated/device.hpp"
-#include "calm/tensor/device/graph.hpp"
+#include "calm/tensor/detail/device/emulated/device.hpp"
+#include "calm/tensor/detail/device/graph.hpp"
 
 namespace calm {
 
 // Runs the block kernels of the GPU on the host, as late as a GPU might: in order, but only when the host waits, in
-// wait, fetch and copies to the host. There is one device per process (device/emulated/device.hpp).
+// wait, fetch and copies to the host. There is one device per process (detail/device/emulated/device.hpp).
 template <> class context<emulated> : public detail::device_context_base<emulated, context<emulated>> {
 public:
     // threads: of the host, each with one block at a time; 0 uses all of the machine's. The results do not depend on
@@ -25,7 +25,7 @@ public:
 
     thread_order order = thread_order::ascending;  // of blocks, and of the threads in each
     std::size_t memory = std::size_t{80} << 30;    // bytes of the device that it emulates: see working_set.hpp
-    bool uses_graphs = true;                       // whether repeated work runs as graphs (tensor/device/graph.hpp)
+    bool uses_graphs = true;  // whether repeated work runs as graphs (tensor/detail/device/graph.hpp)
 
     [[nodiscard]] int threads() const { return threads_; }      // at least 1
     [[nodiscard]] bool records() const { return uses_graphs; }  // whether repeated work is captured
