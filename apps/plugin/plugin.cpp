@@ -1,6 +1,7 @@
 #include "plugin/plugin.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -41,6 +42,27 @@ constexpr header headers[] = {
 
 using plugin_function = void(std::string const& name, recipes const& defaults, compiled_work& to);
 
+[[noreturn]] void fail_with_errno(errc code, std::string const& path, std::string const& what) {
+    throw error(code, path, "", what + ": " + std::generic_category().message(errno));
+}
+
+// Holds a lock file; waits while another process holds it.
+class file_lock {
+public:
+    explicit file_lock(std::string const& path) :
+        fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
+        if (fd_ < 0) fail_with_errno(errc::storage, path, "cannot be opened");
+        if (uninterrupted([&] { return ::flock(fd_, LOCK_EX); }) != 0)
+            fail_with_errno(errc::storage, path, "cannot be locked");
+    }
+    file_lock(file_lock const&) = delete;
+    file_lock& operator=(file_lock const&) = delete;
+    ~file_lock() { ::close(fd_); }
+
+private:
+    int fd_;
+};
+
 std::string value_of_environment(char const* name) {
     char const* const value = std::getenv(name);
     return value == nullptr ? "" : value;
@@ -61,9 +83,9 @@ std::string private_cache() {
     std::filesystem::create_directories(named.parent_path(), ignored);
     auto const path = named.string();
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-        detail::fail_with_errno(errc::storage, path, "the cache of compiled configurations cannot be created");
+        fail_with_errno(errc::storage, path, "the cache of compiled configurations cannot be created");
     struct stat facts {};
-    if (::lstat(path.c_str(), &facts) != 0) detail::fail_with_errno(errc::storage, path, "cannot be read");
+    if (::lstat(path.c_str(), &facts) != 0) fail_with_errno(errc::storage, path, "cannot be read");
     if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
         throw error(errc::storage, path, "",
                     "expected a directory of yours that no one else can access, because programs load code from it: "
@@ -157,7 +179,7 @@ int status_of(std::vector<std::string>& command, std::string const& log) {
                     "the compiler cannot be started: " + std::generic_category().message(failed));
     int status = 0;
     if (uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0)
-        detail::fail_with_errno(errc::config, words[0], "cannot be waited for");
+        fail_with_errno(errc::config, words[0], "cannot be waited for");
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -202,10 +224,7 @@ void compile(entry const& one, std::string const& device, std::string const& sou
 // Compiles the plug-in unless the cache has it. Processes that need the same one wait for the first of them.
 void provide(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
     if (is_valid(files)) return;
-    auto const lock =
-        detail::open_regular(files.lock, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened", 0600);
-    if (uninterrupted([&] { return ::flock(lock.get(), LOCK_EX); }) != 0)
-        detail::fail_with_errno(errc::storage, files.lock, "cannot be locked");
+    file_lock const lock(files.lock);
     if (!is_valid(files)) compile(one, device, source, files);
 }
 
