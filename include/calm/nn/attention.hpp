@@ -58,7 +58,8 @@ struct attention {
     static constexpr bool adds_residual = true;  // has forward_residual and extend_residual, which add a residual
 
     // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p.
-    // `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are not whole sequences.
+    // `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are not whole
+    // sequences.
     saved_activations forward(context<Backend>& ctx, input const& x, index_t positions,
                               rotary_angles const& angles) const {
         return forward_by(ctx, x, positions, angles, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
@@ -70,8 +71,8 @@ struct attention {
                           [&](auto const& mixed) { return o_proj.forward_residual(ctx, addend, mixed); });
     }
 
-    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must equal
-    // forward's.
+    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must
+    // equal forward's.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, rotary_angles const& angles) {
         index_t const rows = dy.extent(0);
