@@ -60,6 +60,16 @@ trained steps_of(corpus const& text, int threads, bool in_bf16, weight_rounding 
     return result;
 }
 
+// Trained on the cpu in fp32 and in bf16, once for all cases: the number of threads changes no bit.
+trained const& in_fp32() {
+    static auto const one = steps_of(letters(), 1, false);
+    return one;
+}
+trained const& in_bf16() {
+    static auto const one = steps_of(letters(), 1, true);
+    return one;
+}
+
 double mean_of_last(std::vector<double> const& losses, std::size_t n) {
     double sum = 0;
     for (auto i = losses.size() - n; i < losses.size(); ++i) sum += losses[i];
@@ -72,8 +82,8 @@ double mean_of_last(std::vector<double> const& losses, std::size_t n) {
 // differ only by rounding. Results are bit-identical for any number of threads.
 BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
     auto const text = letters();
-    auto const whole = steps_of(text, 1, false);
-    auto const half = steps_of(text, 1, true);
+    auto const& whole = in_fp32();
+    auto const& half = in_bf16();
     BOOST_REQUIRE(whole.losses.size() == 120U);
     BOOST_REQUIRE(half.losses.size() == 120U);
     BOOST_TEST((whole.weights != half.weights));
@@ -91,7 +101,7 @@ BOOST_AUTO_TEST_CASE(training_in_bf16_loses_as_in_fp32) {
 // The first loss equals the cpu's bf16 loss up to summation order.
 BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
     auto const text = letters();
-    auto const cpu_half = steps_of(text, 2, true);
+    auto const& cpu_half = in_bf16();
     auto const whole = steps_of<emulated>(text, 2, false);
     auto const half = steps_of<emulated>(text, 2, true);
     BOOST_REQUIRE(half.losses.size() == 120U);
@@ -106,8 +116,8 @@ BOOST_AUTO_TEST_CASE(a_device_learns_in_bf16_as_the_cpu_does) {
 // any number of threads.
 BOOST_AUTO_TEST_CASE(training_with_weights_rounded_at_random_loses_as_in_fp32) {
     auto const text = letters();
-    auto const whole = steps_of(text, 2, false);
-    auto const rounded = steps_of(text, 2, true);
+    auto const& whole = in_fp32();
+    auto const& rounded = in_bf16();
     auto const random = steps_of(text, 1, true, stochastic);
     BOOST_REQUIRE(random.losses.size() == 120U);
     BOOST_TEST(random.losses[0] != rounded.losses[0]);

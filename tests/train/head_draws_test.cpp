@@ -32,31 +32,40 @@ corpus const& text() {
     return one;
 }
 
+constexpr index_t K = base.autoencoder.patch_size;
+
+// Trained on the cpu, once for all heads.
+autoencoder<base.autoencoder>& trained_autoencoder() {
+    static auto own = [] {
+        context<> ctx(1, 1);
+        auto ae = make_autoencoder<base>(ctx, tokenizer::markov().vocabulary_size());
+        autoencoder_recipe recipe;
+        recipe.steps = 60;
+        recipe.rate = 4e-3;
+        recipe.warmup = 5;
+        recipe.batch_tokens = 512;
+        text_blocks patches(text(), K, K, 1, packing::unbroken);
+        train_autoencoder(ctx, ae.model, patches, recipe);
+        return ae;
+    }();
+    return own.model;
+}
+
 // Trained on the cpu, once per head.
 template <model_configuration auto C> calm_model<C>& trained() {
     static auto own = [] {
-        constexpr index_t K = C.autoencoder.patch_size;
         context<> ctx(1, 1);
-        auto ae = make_autoencoder<C>(ctx, tokenizer::markov().vocabulary_size());
-        autoencoder_recipe first;
-        first.steps = 60;
-        first.rate = 4e-3;
-        first.warmup = 5;
-        first.batch_tokens = 512;
-        text_blocks patches(text(), K, K, 1, packing::unbroken);
-        train_autoencoder(ctx, ae.model, patches, first);
-
-        auto lm = make_calm<C>(ctx, ae.model);
-        calm_recipe<typename calm_model<C>::objective> second;
-        second.steps = 150;
-        second.rate = 2e-3;
-        second.warmup = 10;
-        second.sequences = 8;
-        second.block_tokens = block;
-        second.objective.samples = 8;
-        if constexpr (requires { second.objective.targets; }) second.objective.targets = 8;
+        auto lm = make_calm<C>(ctx, trained_autoencoder());
+        calm_recipe<typename calm_model<C>::objective> recipe;
+        recipe.steps = 150;
+        recipe.rate = 2e-3;
+        recipe.warmup = 10;
+        recipe.sequences = 8;
+        recipe.block_tokens = block;
+        recipe.objective.samples = 8;
+        if constexpr (requires { recipe.objective.targets; }) recipe.objective.targets = 8;
         text_blocks blocks(text(), K, block, 1, packing::unbroken);
-        train_calm(ctx, lm.model, blocks, second);
+        train_calm(ctx, lm.model, blocks, recipe);
         return lm;
     }();
     return own.model;
@@ -72,7 +81,7 @@ template <class V> double rms(V const& numbers) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) {
     using backend = typename on::backend;
     using model_type = calm_model<on::value, space<backend>>;
-    constexpr index_t L = model_type::L, K = model_type::K, sequences = 4, samples = 4;
+    constexpr index_t L = model_type::L, sequences = 4, samples = 4;
     context<backend> ctx(1, 1);
     owned_model<model_type> own(tokenizer::markov().vocabulary_size(), model_mode::inference);
     copy_parameters(ctx, own.model, trained<on::value>());
