@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_a_large_corpus_are_counted_to_the_last_document) {
 BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     test::temporary_folder const folder;
     auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));
-    for (std::string const path : {std::string(), folder.path("text.tokens")}) {
+    for (auto const& path : {std::string(), folder.path("text.tokens")}) {
         try {
             (void)training_text(data, {}, 1, path);
             BOOST_ERROR("expected an error");
