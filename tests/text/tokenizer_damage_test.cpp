@@ -115,6 +115,11 @@ std::string model(std::string const& key, std::string const& value) {
     return changed([&](auto& f) { f.more_of_model = ",\"" + key + "\":" + value; });
 }
 
+std::string many_added() {
+    std::string list = "[" + json_added(258, "<|endoftext|>");
+    for (token_id i = 1; i < 5000; ++i) list += "," + json_added(258 + i, "<" + std::to_string(i) + ">", i != 7);
+    return list + "]";
+}
 std::string many_digits() {
     std::string list;
     for (int i = 0; i < 16; ++i) list += (i > 0 ? "," : "") + std::string(R"({"type":"Digits"})");
@@ -298,6 +303,10 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
         {"no end of text", added("[" + json_added(258, "<s>") + "]"), "added_tokens", "an end of text"},
         {"an added token that takes spaces", added(R"([{"id":258,"content":"<s>","special":false,"lstrip":true}])"),
          "added_tokens[0].lstrip", "expected false for a token that is not special, found true"},
+        {"many added tokens to search for", added(many_added()), "added_tokens",
+         "at most 4096, because some are not special, found 5000"},
+        {"a huge added token", added("[" + json_added(258, std::string(2'000'000, 'x')) + "]"),
+         "added_tokens[0].content", "at most 1048576 bytes, found 2000000"},
         {"no id", added(R"([{"content":"<s>","special":true}])"), "added_tokens[0].id", "found none"},
         {"no content", added(R"([{"id":258,"special":true}])"), "added_tokens[0].content", "found none"},
         {"empty content", added("[" + json_added(258, "") + "]"), "added_tokens[0].content", "an empty string"},

@@ -70,6 +70,8 @@ private:
     static constexpr std::size_t most_values = std::size_t{8} << 20;
     // Published files have up to five.
     static constexpr std::size_t most_steps = 16;
+    // Published files have up to some 1,300.
+    static constexpr std::size_t most_matched = 4096;
 
     struct added_entry {
         token_id id;
@@ -281,8 +283,7 @@ private:
                                   std::to_string(bytes->size()));
             if (v_.tokens.add(*bytes) < 0) fail(place(), "expected the key once, found it twice: remove one");
         }
-        auto const all = v_.added.all();
-        if (std::none_of(all.begin(), all.end(), [](auto const& one) { return one.id >= 0; })) v_.added = {};
+        match_added();
         // Published vocabularies lack bytes that no text has, but not these.
         if (int const byte = missing_byte(v_.tokens, ' '); byte >= 0 && byte <= '~')
             fail("model.vocab", "expected a token for each printable character of ASCII, found none for byte " +
@@ -299,7 +300,7 @@ private:
             t.added->special || id == v_.specials.bos || id == v_.specials.eos || id == v_.specials.pad;
         if (special) {
             v_.tokens.add_special();
-            v_.added.add(std::string(t.name), -1);
+            matched_.push_back({std::string(t.name), -1});
             return true;
         }
         // NFC leaves spaces alone, so that they match before it as after it.
@@ -307,10 +308,19 @@ private:
         if (v_.is_nfc && t.added->normalized && !spaces)
             fail(t.added->place + ".normalized",
                  "expected false for a token that is not special, next to the normalizer NFC; found true");
-        v_.added.add(std::string(t.name), id);
+        matched_.push_back({std::string(t.name), id});
         if (t.added->in_vocabulary && bytes_of_letters(t.name) == t.name) return false;
         v_.tokens.add_special(t.name);
         return true;
+    }
+
+    // Text is searched only if a token is not special. That takes time in proportion to their number.
+    void match_added() {
+        if (std::none_of(matched_.begin(), matched_.end(), [](added_token const& one) { return one.id >= 0; })) return;
+        if (matched_.size() > most_matched)
+            fail("added_tokens", "expected at most " + std::to_string(most_matched) +
+                                     ", because some are not special, found " + std::to_string(matched_.size()));
+        for (auto& one : matched_) v_.added.add(std::move(one.text), one.id);
     }
 
     // The added tokens by name. Text matches those that are not special.
@@ -334,6 +344,9 @@ private:
                     fail(joined(place, key), "expected false for a token that is not special, found true");
             auto const name = as_string(present(o, place, "content"), place + ".content");
             if (name.empty()) fail(place + ".content", "expected a name, found an empty string");
+            if (name.size() > longest_token)
+                fail(place + ".content", "expected a name of at most " + std::to_string(longest_token) +
+                                             " bytes, found " + std::to_string(name.size()));
             token_id const id = read_id(present(o, place, "id"), others + number, [&] { return place + ".id"; });
             if (!added.emplace(name, added_entry{id, place, special, normalized}).second)
                 fail(place + ".content", "expected a unique name, found " + in_quotes(name, '"') + " twice");
@@ -416,6 +429,7 @@ private:
     }
 
     simdjson::dom::parser parser_;
+    std::vector<added_token> matched_;
     vocabulary v_{.tokens = {}, .file = "tokenizer.json"};
 };
 
