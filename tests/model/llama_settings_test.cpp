@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <span>
 #include <vector>
 
 #include "calm/model/autoregressive.hpp"
@@ -81,6 +82,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(logits_match_the_formulas, scaling, scalings) {
     };
     check(own.model.forward(ctx, {tokens.data(), extents<dyn>(P)}, P).y);
     auto cache = own.model.make_cache(1, P);
-    own.model.extend(ctx, {tokens.data(), extents<dyn>(4)}, cache);
-    check(own.model.extend(ctx, {tokens.data() + 4, extents<dyn>(2)}, cache));
+    own.model.extend(ctx, std::span(tokens).first(4), cache, cache.all());
+    check(own.model.extend(ctx, std::span(tokens).subspan(4), cache, cache.all()));
 }
