@@ -2,8 +2,8 @@
 // those of transformers 5.
 #include <cmath>
 #include <map>
-#include <string>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "calm/model/autoregressive.hpp"
