@@ -167,7 +167,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
 entry const& configuration_named(std::string const& name) {
     for (auto const& one : registered())
         if (one.name == name) return one;
-    if (auto const colon = name.find(':'); colon != std::string::npos) {
+    if (auto const colon = name.find(':'); name.find('=', colon) != std::string::npos) {
         auto one = with_sizes(configuration_named(name.substr(0, colon)), name.substr(colon + 1));
         return one.name == name.substr(0, colon) ? configuration_named(one.name) : kept(std::move(one));
     }

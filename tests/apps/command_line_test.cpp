@@ -444,10 +444,13 @@ BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
                 refused(read_inspect, words);
             else if (whole.word == "plot")
                 refused(read_plot, words);
+            else if (whole.word == "tokenize")
+                refused(read_tokenize, words);
             else
                 refused(read_train, {whole.word, option.name, ""});
         }
-    BOOST_TEST(allowed == (std::set<std::string>{"--prompt", "--sample-prompt"}), boost::test_tools::per_element());
+    BOOST_TEST(allowed == (std::set<std::string>{"--prompt", "--sample-prompt", "--text"}),
+               boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
@@ -475,8 +478,9 @@ BOOST_AUTO_TEST_CASE(a_stray_word_is_the_only_problem_reported) {
                                   "; give a prompt as --prompt TEXT"),
                prompt);
     BOOST_TEST(!has(prompt, "problems"));
-    BOOST_TEST(
-        has(refusal(read_generate, {"Once", "upon", "--model", model}), "no such word: 'Once upon'; give a prompt"));
+    // The first word is the model.
+    BOOST_TEST(has(refusal(read_generate, {model, "Once upon"}),
+                   "no such word: 'Once upon' after --model " + model + "; give a prompt"));
     auto const stray = refusal(read_evaluate, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
     BOOST_TEST(stray.starts_with("evaluate takes no such word: 'a.txt b.txt' after --model " + model), stray);
     BOOST_TEST(!has(stray, "problems"));
