@@ -10,7 +10,13 @@ install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MAT
 
 # The program `calm` with its manual page and completion, if it was built.
 if(CALM_APPS)
-    install(TARGETS calm OPTIONAL)
+    set(installed calm)
+    if(CALM_PORTABLE)
+        calm_levels(levels)
+        list(TRANSFORM levels PREPEND calm. OUTPUT_VARIABLE for_levels)
+        list(APPEND installed ${for_levels})
+    endif()
+    install(TARGETS ${installed} OPTIONAL)
     install(FILES docs/calm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(CODE "
         set(program \"$<TARGET_FILE:calm>\")

@@ -906,6 +906,10 @@ std::string completion_of_calm() {
     auto commands = all_commands::all();
     auto const names = all_commands::whole_names();
     for (std::size_t i = 0; i < names.size(); ++i) commands[i].word = names[i];
+    // `train my.txt` has the options of `train text`. Its case comes after those of the commands of train.
+    auto of_text = commands.front();
+    of_text.word = "train";
+    commands.insert(commands.begin() + static_cast<std::ptrdiff_t>(commands_of_train::names().size()), of_text);
     return bash_completion("calm", commands);
 }
 
@@ -921,11 +925,11 @@ std::vector<std::string> options_of_all_programs() {
     return names;
 }
 
-// Whether the first word of train is a text, and not one of its commands.
+// Whether the first word of train is a text or an option of `train text`, and not one of its commands.
 bool names_text(std::string const& word) {
     auto const kinds = commands_of_train::names();
-    if (word.empty() || word.starts_with("-") || std::find(kinds.begin(), kinds.end(), word) != kinds.end())
-        return false;
+    if (word.empty() || std::find(kinds.begin(), kinds.end(), word) != kinds.end()) return false;
+    if (word.starts_with("--")) return true;
     std::error_code unknown;
     return std::filesystem::exists(word, unknown) || word.find_first_of("*?[:/.") != std::string::npos;
 }
@@ -949,8 +953,8 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         text_output().put(bash_completion("train", commands_of_train::all()));
         return std::nullopt;
     }
-    auto const read = [&]<class Options>(Options const&) {
-        auto o = read_command<Options>(argc - 2, argv + 2);
+    auto const read = [&]<class Options>(Options const&, int first = 2) {
+        auto o = read_command<Options>(argc - first, argv + first);
         if constexpr (requires { o->record; })
             if (o) {
                 o->record.words = words_that_start(argv[0]);
@@ -959,10 +963,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
     };
     // `train my.txt --out mine` is `train text --data my.txt --out mine`.
-    if (names_text(kind)) {
-        auto o = read_command<text_options>(argc - 1, argv + 1);
-        return o ? std::optional<train_command>(std::move(*o)) : std::nullopt;
-    }
+    if (names_text(kind)) return read(text_options{}, 1);
     if (kind == kinds[0]) return read(text_options{});
     if (kind == kinds[1]) return read(tokenizer_options{});
     if (kind == kinds[2]) return read(train_autoencoder_command{});
@@ -970,8 +971,8 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     if (kind == kinds[4]) return read(train_ar_command{});
     throw error(errc::usage,
                 kind.empty() ? "expected a text or one of " + listed(kinds) + ", found none"
-                             : "expected a text or one of " + listed(kinds) + ", found '" + kind + "'" +
-                                   did_you_mean(kind, kinds),
+                             : "expected a text or one of " + listed(kinds) + ", found '" + kind +
+                                   "', and there is no such file" + did_you_mean(kind, kinds),
                 lines_of(usage_of_train()));
 }
 

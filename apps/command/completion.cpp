@@ -66,8 +66,8 @@ std::string bash_completion(std::string const& program, std::span<completed_comm
                "\n        return\n    fi\n" + seconds + "    case \"${COMP_WORDS[*]:1:2}\" in\n" + cases + "    esac\n";
     }
     return "# bash: source <(" + program + " --completion bash)\n" + function + "() {\n" +
-           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" + body + "}\ncomplete -F " +
-           function + " " + program + "\n";
+           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n" + body +
+           "}\ncomplete -o bashdefault -o default -F " + function + " " + program + "\n";
 }
 
 }  // namespace calm::apps

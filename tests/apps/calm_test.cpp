@@ -63,6 +63,7 @@ BOOST_AUTO_TEST_CASE(bash_completes_commands_and_options_of_calm) {
     BOOST_TEST(completed({"calm", "t"}) == "train tokenize\n");
     BOOST_TEST(completed({"calm", "train", "to"}) == "tokenizer\n");
     BOOST_TEST(completed({"calm", "train", "calm", "--autoenc"}) == "--autoencoder\n");
+    BOOST_TEST(completed({"calm", "train", "my.txt", "--autoencoder-min"}) == "--autoencoder-minutes\n");
     BOOST_TEST(completed({"calm", "generate", "--top-k"}) == "--top-k\n");
     BOOST_TEST(completed({"calm", "generate", "mine", "--top-k"}) == "--top-k\n");
     BOOST_TEST(completed({"calm", "tokenize", "--format", "js"}) == "json\n");
@@ -81,6 +82,10 @@ BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
                        "--autoencoder-batch 64 --out mine");
     BOOST_REQUIRE_MESSAGE(trained.status == 0, trained.err);
     BOOST_TEST(has(trained.err, "calm generate --model mine/model --prompt"), trained.err);
+    // The words as they were given: run.json and "to resume" show them.
+    auto const recorded = folder.content("mine/run.json");
+    BOOST_TEST(has(recorded, "\"train\""), recorded);
+    BOOST_TEST(!has(recorded, "\"train text\""), recorded);
     auto const whole = run_in(folder, "generate --model mine/model --prompt Mia --max-tokens 8 --seed 3");
     BOOST_TEST(whole.status == 0, whole.err);
     BOOST_TEST(run_in(folder, "calm generate mine --prompt Mia --max-tokens 8 --seed 3").out == whole.out);

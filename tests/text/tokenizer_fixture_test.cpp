@@ -62,6 +62,11 @@ BOOST_AUTO_TEST_CASE(llama3_encodes_as_published) {
     BOOST_TEST(llama.eos() == 128001);
     BOOST_TEST(llama.pad() == 128256);
     BOOST_TEST(llama.bytes(128100).empty());
+    // A published model has no row for PAD.
+    auto const published = llama.published(128256, std::nullopt);
+    BOOST_TEST(published.vocabulary_size() == 128256);
+    BOOST_TEST(published.pad() == -1);
+    BOOST_TEST(llama.published(128257, std::nullopt).pad() == 128256);
     BOOST_TEST(llama.fingerprint() == "adb67458c314f5a218d4ae572ae6a1531f027d724595907227302c25bde7563b");
     auto const all = published_cases(*cases);
     BOOST_TEST(!all.empty());

@@ -71,14 +71,10 @@ public:
         auto& self = of(rank);
         auto const number = self.done + 1;
         wait(lock, patience, [&] { return failed_ || all_came(number); });
-        if (failed_ || !all_came(number)) return give_up(rank, missing(number, &member::came));
+        if (failed_ || !all_came(number)) return give_up(lock, rank, missing(number, &member::came));
         take(rank, lock);
         wait(lock, patience, [&] { return failed_ || all_took(number); });
-        if (!all_took(number)) {
-            auto const given_up = give_up(rank, missing(number, &member::took));
-            changed_.wait(lock, [&] { return copying_ == 0; });  // the caller may free its bytes after the error
-            return given_up;
-        }
+        if (!all_took(number)) return give_up(lock, rank, missing(number, &member::took));
         self.offered.pop_front();
         self.places.pop_front();
         ++self.done;
@@ -151,12 +147,13 @@ private:
             changed_.wait_for(lock, std::chrono::duration<double>(patience), is_over);
     }
     // The outcome for a rank that waited for these ranks in vain, or learned of a failure.
-    outcome give_up(int rank, std::vector<int> const& lost) {
+    outcome give_up(std::unique_lock<std::mutex>& lock, int rank, std::vector<int> const& lost) {
         outcome const result{lost, failed_, std::nullopt};
         if (!failed_) {  // ranks that come later must not wait
             failed_ = failure{rank, error(errc::distributed, ranks_text(lost) + " gave no answer")};
             changed_.notify_all();
         }
+        changed_.wait(lock, [&] { return copying_ == 0; });  // the caller may free its bytes after the error
         return result;
     }
 

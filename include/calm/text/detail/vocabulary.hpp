@@ -44,6 +44,7 @@ struct vocabulary {
         v.specials.eos = v.tokens.add_special();
         for (int reserved = 2; llama3 && reserved < 256; ++reserved) v.tokens.add_special();
         v.specials.pad = v.tokens.add_special();
+        v.added_pad = llama3;
         return v;
     }
 };
