@@ -35,23 +35,27 @@ struct transformer_block
     }
 };
 
+namespace detail {
+// What the norms of a stack add under the root, as their template argument.
+template <llama_sizes S> inline constexpr norm_eps eps_of{S.rms_norm_eps};
+}  // namespace detail
+
 // Transformer blocks and a final norm: rows x (R, D) to hidden states (R, D). The hidden state of position p depends on
 // rows 0 .. p of its sequence.
 template <llama_sizes S, class Space = space<>>
 struct llama_stack
-    : sequential<
-          named<"layers",
-                repeated_layer<transformer_block<S.hidden_size, S.intermediate_size, S.num_attention_heads,
-                                                 S.num_key_value_heads, Space, S.head_size(), norm_eps{S.rms_norm_eps}>,
-                               static_cast<std::size_t>(S.num_hidden_layers)>>,
-          named<"norm", rms_norm_layer<S.hidden_size, Space, result_as::numbers, norm_eps{S.rms_norm_eps}>>> {
+    : sequential<named<"layers",
+                       repeated_layer<transformer_block<S.hidden_size, S.intermediate_size, S.num_attention_heads,
+                                                        S.num_key_value_heads, Space, S.head_size(), detail::eps_of<S>>,
+                                      static_cast<std::size_t>(S.num_hidden_layers)>>,
+                 named<"norm", rms_norm_layer<S.hidden_size, Space, result_as::numbers, detail::eps_of<S>>>> {
     using parts = typename llama_stack::sequential;  // blocks and norm
     using typename parts::saved_activations;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
     static constexpr index_t D = S.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // number of blocks
-    static constexpr rotary_angles angles{S.rope_theta, S.rope_scaling};
+    static constexpr rotary_angles angles{S.rope_theta, S.rope_scaling};                 // of its attention
     using attention_type =
         attention<D, S.num_attention_heads, S.num_key_value_heads, Space, S.head_size()>;  // in each block
     using rows_view = matrix_view<T const, D, Backend>;                                    // (R, D)

@@ -10,7 +10,7 @@ namespace calm {
 
 // The number added under the root, as a template argument.
 struct norm_eps {
-    double value = 1e-6;
+    double value = 1e-6;  // rms_norm_eps of config.json
 };
 
 // rms_norm on rows of width D with a trained gain.

@@ -24,7 +24,7 @@ constexpr std::string_view name_of(rope_type type) {
 // frequencies, keeps high ones and interpolates between: a pair that turns at most low_freq_factor times in the
 // original positions is low, at least high_freq_factor times high.
 struct rotary_scaling {
-    rope_type type = rope_type::unscaled;
+    rope_type type = rope_type::unscaled;             // by which rule
     double factor = 1;                                // of linear and llama3
     double low_freq_factor = 1;                       // of llama3
     double high_freq_factor = 4;                      // of llama3, above low_freq_factor
@@ -44,9 +44,10 @@ struct rotary_scaling {
 
 // The angles of all pairs of a head. A base alone gives unscaled ones.
 struct rotary_angles {
-    double theta;  // the base
-    rotary_scaling scaling;
+    double theta;            // the base
+    rotary_scaling scaling;  // of the frequencies
 
+    // From a base, unscaled unless a scaling is given.
     constexpr rotary_angles(double base, rotary_scaling const& scaled = {}) : theta(base), scaling(scaled) {}
 
     // Angle by which pair i turns per position. Host only: a GPU's powf differs in the last bits, and the position

@@ -18,7 +18,7 @@ namespace calm {
 
 // The captured device operations of some work. Each device specialises it with these members:
 //     device_graph(ctx, work, room)   captures the operations that work() launches, without running them
-//     put(ctx, work)                  calls work() again for the new bytes of its copies; nothing runs
+//     update(ctx, work)               calls work() again for the new bytes of its copies; nothing runs
 //     launch(ctx)                     runs the graph, after all operations launched earlier
 // Kernels, fills and copies from the host can be captured; all copies together have at most `room` bytes, as
 // context::uploaded counts them. Taking memory, copying to the host or waiting throws errc::device.
