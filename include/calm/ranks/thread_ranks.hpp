@@ -148,7 +148,7 @@ private:
     }
     // The outcome for a rank that waited for these ranks in vain, or learned of a failure.
     outcome give_up(std::unique_lock<std::mutex>& lock, int rank, std::vector<int> const& lost) {
-        outcome const result{lost, failed_, std::nullopt};
+        outcome result{lost, failed_, std::nullopt};
         if (!failed_) {  // ranks that come later must not wait
             failed_ = failure{rank, error(errc::distributed, ranks_text(lost) + " gave no answer")};
             changed_.notify_all();
