@@ -69,7 +69,7 @@ std::string value_of_environment(char const* name) {
 }
 
 std::string cache_path() {
-    if (auto const own = value_of_environment("CALM_PLUGINS"); !own.empty()) return own;
+    if (auto own = value_of_environment("CALM_PLUGINS"); !own.empty()) return own;
     if (auto const caches = value_of_environment("XDG_CACHE_HOME"); caches.starts_with('/')) return caches + "/calm";
     if (auto const home = value_of_environment("HOME"); home.starts_with('/')) return home + "/.cache/calm";
     throw error(errc::storage, "a compiled configuration needs a cache directory: set CALM_PLUGINS, or HOME");
@@ -81,7 +81,7 @@ std::string private_cache() {
     if (!named.has_filename()) named = named.parent_path();  // "cache/" may be a link, as "cache"
     std::error_code ignored;                                 // mkdir reports it
     std::filesystem::create_directories(named.parent_path(), ignored);
-    auto const path = named.string();
+    auto path = named.string();
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
         fail_with_errno(errc::storage, path, "the cache of compiled configurations cannot be created");
     struct stat facts {};
