@@ -104,7 +104,8 @@ public:
     // may have another pattern or other special tokens.
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
-        require(!lacks_bytes_ && parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
+        bool const is_whole = is_markov() || !lacks_bytes_;
+        require(is_whole && parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
                 "rank lines cannot represent this tokenizer: copy its tokenizer.json");
         return text;
     }
