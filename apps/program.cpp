@@ -190,6 +190,12 @@ std::vector<std::string> lines_of(std::string_view text) {
     return lines;
 }
 
+std::string joined(std::vector<std::string> const& parts, std::string_view between) {
+    std::string all;
+    for (auto const& part : parts) (all += all.empty() ? "" : between) += part;
+    return all;
+}
+
 void note_signals() {
     on_terminal = ::isatty(STDERR_FILENO) == 1 ? 1 : 0;
     for (int const number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {

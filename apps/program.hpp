@@ -41,6 +41,8 @@ void log_line(std::string_view sentence);
 void log_lines(std::string_view text);
 // The lines of a text, without newlines.
 std::vector<std::string> lines_of(std::string_view text);
+// All parts, with `between` between two of them.
+std::string joined(std::vector<std::string> const& parts, std::string_view between);
 
 // From here on SIGINT, SIGTERM, SIGHUP and SIGPIPE are recorded. SIGHUP and SIGPIPE stay ignored if they already were
 // (nohup). The first SIGINT or SIGTERM prints a message, and a second one ends the program at once. SIGHUP and SIGPIPE

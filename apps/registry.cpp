@@ -54,12 +54,6 @@ entry const& named(std::string const& name, bool autoregressive) {
             : "the configuration '" + name + "' is for an autoregressive model, expected one for a CALM: use train ar");
 }
 
-std::string joined(std::vector<std::string> const& lines, std::string const& between = "; ") {
-    std::string all;
-    for (auto const& line : lines) all += (all.empty() ? "" : between) + line;
-    return all;
-}
-
 // Reasons why no configuration fits: differences other than sizes, and sizes that the models refuse.
 std::vector<std::string> obstacles(stored_model const& model) {
     auto lines = impossible_sizes(model);
@@ -198,7 +192,8 @@ entry const& configuration_of(stored_model const& model) {
     if (auto const* const one = made_before(stated, model); one != nullptr) return *one;
     if (auto const lines = obstacles(model); !lines.empty())
         throw error(errc::config, model.directory, "",
-                    "expected a model that a configuration can describe, found one that none can: " + joined(lines));
+                    "expected a model that a configuration can describe, found one that none can: " +
+                        joined(lines, "; "));
     auto const name = name_for(model);
     auto const sizes = sizes_of(model);
     auto const* const calm = std::get_if<0>(&sizes);

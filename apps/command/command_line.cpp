@@ -945,11 +945,7 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         text_output().put(version_line("train"));
         return std::nullopt;
     }
-    // At any position, since a shell completes the whole program.
-    for (int i = 1; i < argc; ++i) {
-        std::string const word = argv[i];
-        if (word != "--completion" && !word.starts_with("--completion=")) continue;
-        require_completed_shell(word == "--completion" && i + 1 < argc ? argv[i + 1] : word.substr(word.find('=') + 1));
+    if (asks_for_completion({argv, argv + argc})) {
         text_output().put(bash_completion("train", commands_of_train::all()));
         return std::nullopt;
     }

@@ -36,6 +36,17 @@ void require_completed_shell(std::string const& shell) {
     if (shell != "bash") throw error(errc::usage, "--completion: expected bash, found '" + shell + "'");
 }
 
+bool asks_for_completion(std::span<char const* const> words) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        std::string const word = words[i];
+        if (word != "--completion" && !word.starts_with("--completion=")) continue;
+        require_completed_shell(word == "--completion" && i + 1 < words.size() ? words[i + 1]
+                                                                               : word.substr(word.find('=') + 1));
+        return true;
+    }
+    return false;
+}
+
 std::string bash_completion(std::string const& program, std::span<completed_command const> commands) {
     std::string const function = "_calm_" + program;
     auto const offer = [](std::string const& words) {

@@ -27,6 +27,10 @@ std::string completion_of_calm();
 // source <(program --completion bash).
 std::string bash_completion(std::string const& program, std::span<completed_command const> commands);
 
+// Whether --completion is among the words of a program: at any position, since a shell completes the whole program.
+// Throws errc::usage if it names an unsupported shell.
+bool asks_for_completion(std::span<char const* const> words);
+
 // Throws errc::usage if --completion names an unsupported shell.
 void require_completed_shell(std::string const& shell);
 

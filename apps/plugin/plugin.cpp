@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,8 @@
 #include "calm/base/detail/file.hpp"
 #include "calm/base/detail/sha256.hpp"
 #include "calm/io/detail/whole_directory.hpp"
+#include "calm/runs/detail/directory_lock.hpp"
+#include "calm/runs/detail/manifest.hpp"
 #include "calm/version.hpp"
 #include "plugin/source_text.hpp"
 #include "program.hpp"
@@ -45,23 +46,6 @@ using plugin_function = void(std::string const& name, recipes const& defaults, c
 [[noreturn]] void fail_with_errno(errc code, std::string const& path, std::string const& what) {
     throw error(code, path, "", what + ": " + std::generic_category().message(errno));
 }
-
-// Holds a lock file; waits while another process holds it.
-class file_lock {
-public:
-    explicit file_lock(std::string const& path) :
-        fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
-        if (fd_ < 0) fail_with_errno(errc::storage, path, "cannot be opened");
-        if (uninterrupted([&] { return ::flock(fd_, LOCK_EX); }) != 0)
-            fail_with_errno(errc::storage, path, "cannot be locked");
-    }
-    file_lock(file_lock const&) = delete;
-    file_lock& operator=(file_lock const&) = delete;
-    ~file_lock() { ::close(fd_); }
-
-private:
-    int fd_;
-};
 
 std::string value_of_environment(char const* name) {
     char const* const value = std::getenv(name);
@@ -93,12 +77,6 @@ std::string private_cache() {
     return path;
 }
 
-std::string digest(std::string_view bytes) {
-    sha256 sum;
-    sum.add(bytes);
-    return sum.hex();
-}
-
 // Throws errc::config unless the headers are those of the program: other ones may lay out objects differently.
 void require_same_headers() {
     for (auto const& [path, expected] : headers) {
@@ -107,7 +85,7 @@ void require_same_headers() {
             throw error(errc::config, name, "",
                         "expected the sources that this program was built from, found none: the program compiles "
                         "sizes from them");
-        if (digest(mapped_file::open(name).text()) != expected)
+        if (sha256_of_file(name) != expected)
             throw error(errc::config, name, "", "changed since this program was built: build the program again");
     }
 }
@@ -144,14 +122,14 @@ std::string key_of(std::string const& source) {
 
 // The files of one plug-in.
 struct cached_files {
-    std::string source, library, hash, log, lock;
-    cached_files(std::string const& directory, std::string const& key) {
+    std::string directory, lock;  // the lock by its name in the directory
+    std::string source, library, hash, log;
+    cached_files(std::string const& in, std::string const& key) : directory(in), lock(key + ".lock") {
         auto const named = [&](char const* extension) { return in_directory(directory, key + extension); };
         source = named(".cpp");
         library = named(".so");
         hash = named(".sha256");
         log = named(".log");
-        lock = named(".lock");
     }
 };
 
@@ -196,7 +174,7 @@ std::string error_in(std::string const& log) {
 
 bool is_valid(cached_files const& files) {
     if (!is_there(files.library) || !is_there(files.hash)) return false;
-    return mapped_file::open(files.hash).text() == digest(mapped_file::open(files.library).text());
+    return mapped_file::open(files.hash).text() == sha256_of_file(files.library);
 }
 
 void compile(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
@@ -216,7 +194,7 @@ void compile(entry const& one, std::string const& device, std::string const& sou
                     sentence("the configuration ", one.name, " does not compile, exit status ", status, ": ",
                              error_in(files.log)));
     }
-    auto const hash = digest(mapped_file::open(partial).text());
+    auto const hash = sha256_of_file(partial);
     put_in_place(partial, files.library);
     replace_file(files.hash, hash);
 }
@@ -224,7 +202,7 @@ void compile(entry const& one, std::string const& device, std::string const& sou
 // Compiles the plug-in unless the cache has it. Processes that need the same one wait for the first of them.
 void provide(entry const& one, std::string const& device, std::string const& source, cached_files const& files) {
     if (is_valid(files)) return;
-    file_lock const lock(files.lock);
+    directory_lock const lock(files.directory, files.lock, directory_lock::when_held::wait);
     if (!is_valid(files)) compile(one, device, source, files);
 }
 

@@ -7,16 +7,11 @@
 
 #include "calm/base/detail/number_text.hpp"
 #include "processor.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
 namespace {
-
-std::string joined(std::vector<std::string> const& all, std::string const& between) {
-    std::string text;
-    for (auto const& one : all) text += (text.empty() ? "" : between) + one;
-    return text;
-}
 
 std::string member(std::string_view name, std::string const& value) {
     return "." + std::string(name) + " = " + value;

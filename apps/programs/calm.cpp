@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,13 +47,12 @@ std::string usage() {
 }
 
 // The first argument that is not the name of a program; returns the exit status.
-int answer(std::string const& word, std::string const& next) {
+int answer(std::string const& word, std::span<char const* const> words) {
     if (word == "--help" || word == "-h" || word == "help") {
         text_output().put(usage());
     } else if (word == "--version") {
         text_output().put(version_line("calm"));
-    } else if (word.starts_with("--completion")) {
-        require_completed_shell(word.find('=') == std::string::npos ? next : word.substr(word.find('=') + 1));
+    } else if (asks_for_completion(words)) {
         text_output().put(completion_of_calm());
     } else {
         std::vector<std::string> names;
@@ -71,7 +71,7 @@ int calm_main(int argc, char const* const* argv) {
     std::string const word = argc > 1 ? argv[1] : "";
     auto const* const found =
         std::find_if(subcommands.begin(), subcommands.end(), [&](auto const& one) { return one.name == word; });
-    if (found == subcommands.end()) return run_program("calm", [&] { return answer(word, argc > 2 ? argv[2] : ""); });
+    if (found == subcommands.end()) return run_program("calm", [&] { return answer(word, {argv, argv + argc}); });
     run_as_subcommands(argv[0]);
     return found->run(argc - 1, argv + 1);
 }

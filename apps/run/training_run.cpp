@@ -43,12 +43,6 @@ void take_common(training_recipe& r, train_options const& o) {
     r.skip_nonfinite = o.skip_nonfinite;
 }
 
-std::string joined(std::vector<std::string> const& strings) {
-    std::string text;
-    for (auto const& word : strings) text += (text.empty() ? "" : " ") + word;
-    return text;
-}
-
 // Files in a run's directory besides models and the text.
 std::vector<std::string> files_beside() {
     return {metrics_file, run_file, options_toml, samples_file};
@@ -150,7 +144,7 @@ recipe_record settings_of(std::string const& kind, calm_description const& ours,
                           corpus const& text, stored_model const* autoencoder, recipe_record const& recipe) {
     recipe_record all{{"train", kind},
                       {"config", ours.configuration},
-                      {"data", joined(ours.data->sources)},
+                      {"data", joined(ours.data->sources, " ")},
                       {"data-seed", std::to_string(ours.data->data_seed)},
                       {"holdout", ours.data->holdout},
                       {"mode", ours.data->mode},

@@ -8,7 +8,6 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/text/detail/json_faults.hpp"
-#include "calm/text/detail/json_size.hpp"
 #include "calm/text/detail/json_values.hpp"
 #include "calm/text/detail/tokenizer_json.hpp"
 #include "calm/text/tokenizer.hpp"
@@ -46,17 +45,9 @@ public:
 
     [[nodiscard]] std::optional<bool> add_bos_token(std::string_view json) {
         require_tokenizer_size(path(), json.size());
-        if (!json_has_at_most(json, most_values))
-            fail("", "expected at most " + std::to_string(most_values) +
-                         " values and signs, found more: the file is of another kind");
         std::string text(json);
         forget_json_numbers(text);  // model_max_length is often 10^30, which the parser refuses
-        simdjson::padded_string const padded(text);
-        element root;
-        if (auto const code = parser_.parse(padded).get(root); code != simdjson::SUCCESS)
-            fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
-                         "): expected one object; the file is damaged, copy it again");
-        object const file = as_object(root, "the file");
+        object const file = parse(text, most_values);
         auto const found = find(file, "add_bos_token");
         if (!found || found->is_null()) return std::nullopt;
         return flag(file, "", "add_bos_token", false);
@@ -64,8 +55,6 @@ public:
 
 private:
     static constexpr std::size_t most_values = std::size_t{1} << 20;
-
-    simdjson::dom::parser parser_;
 };
 
 }  // namespace detail

@@ -17,11 +17,16 @@ namespace calm {
 // stays.
 class directory_lock {
 public:
-    // Creates the file if it is missing. Throws errc::storage if another process holds it or it cannot be opened.
-    directory_lock(std::string const& directory, std::string_view name) : file_(-1) {
+    enum class when_held { refuse, wait };
+
+    // Creates the file if it is missing. While another process holds it, waits or throws errc::storage. Throws
+    // errc::storage if it cannot be opened.
+    directory_lock(std::string const& directory, std::string_view name, when_held held = when_held::refuse) :
+        file_(-1) {
         auto const path = in_directory(directory, name);
         file_ = detail::open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW, errc::storage, "cannot be opened");
-        if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
+        int const how = held == when_held::wait ? LOCK_EX : LOCK_EX | LOCK_NB;
+        if (uninterrupted([&] { return ::flock(file_.get(), how); }) == 0) return;
         if (errno != EWOULDBLOCK) detail::fail_with_errno(errc::storage, path, "cannot be locked");
         throw error(errc::storage, directory, "",
                     "another process is training in it; wait for that one, stop it, or choose another path");

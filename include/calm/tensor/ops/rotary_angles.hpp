@@ -56,7 +56,8 @@ struct rotary_angles {
         float const plain =
             std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));
         if (scaling.type == rope_type::unscaled) return plain;
-        return static_cast<float>(plain * (kept(plain) + (1 - kept(plain)) / scaling.factor));
+        double const share = kept(plain);
+        return static_cast<float>(plain * (share + (1 - share) / scaling.factor));
     }
 
 private:

@@ -13,6 +13,7 @@
 #include "calm/base/detail/simdjson.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
+#include "calm/text/detail/json_size.hpp"
 
 namespace calm::detail {
 
@@ -34,6 +35,19 @@ public:
     }
     [[noreturn]] void fail_kind(std::string const& place, std::string_view expected, element found) const {
         fail(place, "expected " + std::string(expected) + ", found " + shown(found));
+    }
+
+    // Parses the file, which must be one object with at most `most` values and punctuation characters. The object is
+    // valid as long as this reader.
+    object parse(std::string_view json, std::size_t most) {
+        if (!json_has_at_most(json, most))
+            fail("", "expected at most " + std::to_string(most) +
+                         " values and signs, found more: the file is of another kind");
+        element root;
+        if (auto const code = parser_.parse(simdjson::padded_string(json)).get(root); code != simdjson::SUCCESS)
+            fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
+                         "): expected one object; the file is damaged, copy it again");
+        return as_object(root, "the file");
     }
 
     // A value as shown in an error message.
@@ -118,6 +132,7 @@ public:
 
 private:
     std::string path_;
+    simdjson::dom::parser parser_;
 };
 
 }  // namespace calm::detail

@@ -17,7 +17,6 @@
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/text/detail/byte_letters.hpp"
-#include "calm/text/detail/json_size.hpp"
 #include "calm/text/detail/json_values.hpp"
 #include "calm/text/detail/merge_list.hpp"
 #include "calm/text/detail/merge_order.hpp"
@@ -36,16 +35,8 @@ public:
 
     [[nodiscard]] vocabulary read(std::string_view json) {
         require_tokenizer_size(path(), json.size());
-        if (!json_has_at_most(json, most_values))
-            fail("", "expected at most " + std::to_string(most_values) +
-                         " values and signs, found more: the file is of another kind");
         if (json.starts_with("\xef\xbb\xbf")) json.remove_prefix(3);
-        simdjson::padded_string const padded(json);
-        element root;
-        if (auto const code = parser_.parse(padded).get(root); code != simdjson::SUCCESS)
-            fail("", std::string("invalid JSON (") + simdjson::error_message(code) +
-                         "): expected one object; the file is damaged, copy it again");
-        object const file = as_object(root, "the file");
+        object const file = parse(json, most_values);
         // Ignored: padding and truncation, which are up to the caller.
         only(file, "",
              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
@@ -428,7 +419,6 @@ private:
         return {text.substr(0, space), text.substr(space + 1)};
     }
 
-    simdjson::dom::parser parser_;
     std::vector<added_token> matched_;
     vocabulary v_{.tokens = {}, .file = "tokenizer.json"};
 };
