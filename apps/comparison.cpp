@@ -10,7 +10,7 @@ namespace calm::apps {
 namespace {
 
 // The tokenizer's fingerprint, or the model's directory if it has none, so that it matches no other model.
-std::string tokenizer_of(compared_model const& one) {
+std::string tokenizer_digest(compared_model const& one) {
     auto const& calm = one.model.description.calm;
     return calm && calm->tokenizer ? calm->tokenizer->fingerprint : one.model.directory;
 }
@@ -44,7 +44,7 @@ std::string comparison_text(std::vector<compared_model> const& models) {
     bool others = false;
     for (auto const& one : models) {
         auto const& e = one.found;
-        bool const comparable = tokenizer_of(one) == tokenizer_of(models.front());
+        bool const comparable = tokenizer_digest(one) == tokenizer_digest(models.front());
         others = others || !comparable;
         bool const scored = comparable && e.brier;
         text +=

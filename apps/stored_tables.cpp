@@ -33,10 +33,10 @@ struct sums {
     }
 };
 
-using row = std::vector<std::string>;
+using table_row = std::vector<std::string>;
 
 // Makes cells printable, whatever the files contain, and limits their width.
-std::vector<row> shown(std::vector<row> rows) {
+std::vector<table_row> printable(std::vector<table_row> rows) {
     constexpr std::size_t widest = 400;
     for (auto& one : rows)
         for (auto& cell : one) cell = printable_line(cell, widest);
@@ -44,8 +44,8 @@ std::vector<row> shown(std::vector<row> rows) {
 }
 
 // Columns as wide as their longest entry; the first is left-aligned, the others right-aligned.
-std::string aligned(std::vector<row> const& cells) {
-    auto const rows = shown(cells);
+std::string aligned(std::vector<table_row> const& cells) {
+    auto const rows = printable(cells);
     std::vector<std::size_t> widths;
     for (auto const& one : rows)
         for (std::size_t i = 0; i < one.size(); ++i) {
@@ -98,7 +98,7 @@ std::string parameters_text(std::span<stored_tensor const> tensors) {
         modules[module].add(tensor);
         all.add(tensor);
     }
-    std::vector<row> rows{{"module", "tensors", "parameters", "bytes", "share"}};
+    std::vector<table_row> rows{{"module", "tensors", "parameters", "bytes", "share"}};
     auto const add = [&](std::string const& name, sums const& s) {
         double const share =
             all.parameters == 0 ? 0 : 100.0 * static_cast<double>(s.parameters) / static_cast<double>(all.parameters);
@@ -110,18 +110,18 @@ std::string parameters_text(std::span<stored_tensor const> tensors) {
     return aligned(rows);
 }
 
-row row_of(std::string const& part, field_value const& one) {
+table_row row_of_field(std::string const& part, field_value const& one) {
     return {part + std::string(one.field.what), text_of(one)};
 }
-void add_rows(std::vector<row>& rows, std::string const& part, field_values const& numbers) {
-    for (auto const& one : numbers) rows.push_back(row_of(part, one));
+void add_rows(std::vector<table_row>& rows, std::string const& part, field_values const& numbers) {
+    for (auto const& one : numbers) rows.push_back(row_of_field(part, one));
 }
 
 // K and L also apply to the backbone and the head, so they have no prefix.
-std::vector<row> autoencoder_rows(stored_model const& model) {
-    std::vector<row> rows;
+std::vector<table_row> autoencoder_rows(stored_model const& model) {
+    std::vector<table_row> rows;
     for (auto const& one : field_values::of(model.sizes.autoencoder))
-        rows.push_back(row_of(one.field.published ? "" : "autoencoder: ", one));
+        rows.push_back(row_of_field(one.field.published ? "" : "autoencoder: ", one));
     return rows;
 }
 
@@ -134,8 +134,8 @@ std::string scaling_text(rotary_scaling const& scaling) {
     return text;
 }
 
-std::vector<row> autoregressive_rows(model_description const& d) {
-    std::vector<row> rows;
+std::vector<table_row> autoregressive_rows(model_description const& d) {
+    std::vector<table_row> rows;
     add_rows(rows, "", field_values::of(d.llama));
     rows.push_back({"output projection", d.tie_word_embeddings ? "tied: the table of embeddings" : "its own"});
     if (d.llama.head_dim > 0) rows.push_back({"elements per head", grouped(d.llama.head_dim)});
@@ -146,9 +146,9 @@ std::vector<row> autoregressive_rows(model_description const& d) {
     return rows;
 }
 
-std::vector<row> sizes_of(stored_model const& model) {
+std::vector<table_row> size_rows(stored_model const& model) {
     auto const& d = model.description;
-    std::vector<row> rows{{"V, vocabulary", grouped(d.vocab_size)}};
+    std::vector<table_row> rows{{"V, vocabulary", grouped(d.vocab_size)}};
     for (auto& one : d.kind == model_kind::autoregressive ? autoregressive_rows(d) : autoencoder_rows(model))
         rows.push_back(std::move(one));
     if (d.kind != model_kind::calm) return rows;
@@ -175,7 +175,7 @@ std::string flops_text(double n) {
     return formatted("%.2e", n);
 }
 
-std::vector<row> flops_of(stored_model const& model) {
+std::vector<table_row> flops_of(stored_model const& model) {
     auto const& d = model.description;
     auto const& c = model.sizes;
     auto const K = static_cast<double>(c.autoencoder.patch_size);
@@ -204,15 +204,15 @@ std::vector<row> flops_of(stored_model const& model) {
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }
 
-std::vector<row> data_of(stored_model const& model) {
+std::vector<table_row> data_of(stored_model const& model) {
     auto const& calm = model.description.calm;
     if (!calm || !calm->data) return {{"trained on", "not stated"}};
     auto const& data = *calm->data;
     std::string sources;
     for (auto const& source : data.sources) sources += (sources.empty() ? "" : ", ") + source;
-    std::vector<row> rows{{"trained on", sources.empty() ? "not stated" : sources},
-                          {"packing", data.mode + ", blocks of " + grouped(data.block_tokens) + " tokens"},
-                          {"seed of the data", std::to_string(data.data_seed)}};
+    std::vector<table_row> rows{{"trained on", sources.empty() ? "not stated" : sources},
+                                {"packing", data.mode + ", blocks of " + grouped(data.block_tokens) + " tokens"},
+                                {"seed of the data", std::to_string(data.data_seed)}};
     if (!data.holdout.empty()) rows.push_back({"held out", data.holdout});
     if (calm->tokenizer)
         rows.push_back(
@@ -232,7 +232,7 @@ std::string configuration_text(stored_model const& model) {
 }  // namespace
 
 std::string tensor_table_text(stored_weights const& weights) {
-    std::vector<row> rows{{"tensor", "shape", "type", "bytes"}};
+    std::vector<table_row> rows{{"tensor", "shape", "type", "bytes"}};
     sums all;
     for (auto const& tensor : weights.tensors()) {
         all.add(tensor);
@@ -246,18 +246,18 @@ std::string tensor_table_text(stored_weights const& weights) {
 std::string model_text(stored_model const& model) {
     auto const& d = model.description;
     std::string const kind(name_of(d.kind));  // with an article
-    std::vector<row> rows{
+    std::vector<table_row> rows{
         {"kind", kind.substr(kind.find(' ') + 1) +
                      (d.kind == model_kind::calm ? " with the head " + std::string(d.head.name()) : "")},
         {"files", files_text(*model.weights) + "; config.json says " + d.torch_dtype},
         {"configuration", configuration_text(model)}};
-    auto const add = [&](std::vector<row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
-    add(sizes_of(model));
+    auto const add = [&](std::vector<table_row> const& more) { rows.insert(rows.end(), more.begin(), more.end()); };
+    add(size_rows(model));
     if (auto const noise = noise_text(model); !noise.empty()) rows.push_back({"posterior of the autoencoder", noise});
     if (model.autoencoder != nullptr) rows.push_back({"autoencoder is in", model.autoencoder->directory});
     add(flops_of(model));
     add(data_of(model));
-    rows = shown(std::move(rows));
+    rows = printable(std::move(rows));
     std::size_t width = 0;
     for (auto const& one : rows) width = std::max(width, one[0].size());
     std::string text;

@@ -27,7 +27,7 @@ calm::tokenizer tokenizer_at(std::string const& path) {
 }
 
 // The tokens of one text in one of the formats of --format.
-std::string shown(calm::tokenizer const& tokenizer, std::string_view text, std::string const& format) {
+std::string printed(calm::tokenizer const& tokenizer, std::string_view text, std::string const& format) {
     auto const ids = tokenizer.encode(text);
     if (format == "json") {
         nlohmann::ordered_json line{{"ids", ids}, {"tokens", nlohmann::json::array()}};
@@ -51,8 +51,8 @@ int tokenize_main(int argc, char const* const* argv) {
         text_output out;
         auto const texts = options->texts.empty() ? std::vector<std::string>{"-"} : options->texts;
         for (auto const& text : texts)
-            out.put(shown(tokenizer, text == "-" ? prompt_source("-").whole() : checked_prompt(text, "--text"),
-                          options->format));
+            out.put(printed(tokenizer, text == "-" ? prompt_source("-").whole() : checked_prompt(text, "--text"),
+                            options->format));
         return 0;
     });
 }
