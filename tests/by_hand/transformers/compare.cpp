@@ -1,5 +1,5 @@
 // compare FOLDER: computes the logits of the models that write.py wrote in FOLDER and compares them. It then saves and
-// converts each model, and writes two new ones for read.py. Commands and results: docs/benchmarks.md.
+// converts each model, and writes two new ones for read.py. Commands and results: docs/benchmarks/transformers.md.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
