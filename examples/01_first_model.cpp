@@ -14,7 +14,7 @@ constexpr calm::configuration<> mine{
 int main() {
     calm::language_model<mine> model(calm::stories(2000), {.vocabulary = 400});  // or calm::read_text("my.jsonl")
     auto const log = [](calm::training_report const& now) { std::puts(to_string(now).c_str()); };
-    model.train({.autoencoder_steps = 300, .steps = 300, .log = log});  // or {.minutes = 20, .log = log}
+    model.train({.autoencoder_steps = 200, .steps = 200, .log = log});  // or {.minutes = 20, .log = log}
     model.save("my-model");                                             // `calm generate my-model` opens it, too
     auto const made = calm::load<mine>("my-model").generate("Mia was a", {.temperature = 0.5});
     std::printf("Mia was a%s\n(%zu tokens)\n", made.text.c_str(), made.tokens.size());

@@ -28,6 +28,7 @@
 #include "calm/runs/run_directory.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/streamed_text.hpp"
+#include "calm/text/packing.hpp"
 #include "calm/text/read_text.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "calm/train/loop.hpp"
@@ -131,7 +132,8 @@ public:
                 "documents: train(calm::read_text(\"my.jsonl\"), {.minutes = 20})");
         text_setting const setting{.K = K, .is_generated = how.is_generated, .minutes = how.minutes};
         auto recipe = calm_recipe_of_text<typename model_type::objective>(setting);
-        text_blocks blocks(text_, K, recipe.block_tokens, ctx_.seed);  // fails before the autoencoder is trained
+        // Before the autoencoder is trained: it fails for a text that is too short.
+        text_blocks blocks(text_, K, recipe.block_tokens, ctx_.seed, mode());
         std::optional<double> minutes;
         if (how.minutes > 0) minutes = how.minutes;
         if (!has_autoencoder_) {
@@ -160,10 +162,10 @@ public:
             .sampler = sampler::of(o.sampler, o.temperature), .max_tokens = o.max_tokens, .seed = o.seed};
         streamed_text stream(words_);
         auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
-        generated_text made;
-        static_cast<generation_result&>(made) =
+        generated_text made{
             calm::generate(ctx_, own_->model, words_.encode(prompt), words_.specials(), settings,
-                           [&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); });
+                           [&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }),
+            {}};
         static_cast<void>(pass_on(stream.flush()));
         made.text = words_.decode(made.tokens);
         return made;
@@ -230,6 +232,8 @@ private:
                 " without: give calm::read_text(...) or strings of your own");
         return documents;
     }
+    // Only the symbols of the Markov benchmark have no special tokens.
+    [[nodiscard]] packing mode() const { return words_.specials().exist() ? packing::padded : packing::unbroken; }
     void require_trained(char const* wanted) const {
         require(is_trained_, errc::usage, "calm::language_model::", wanted,
                 ": expected a trained model, found one that is not; call train() first, or calm::load");
@@ -284,7 +288,6 @@ private:
         std::optional<double> minutes;
         if (how.minutes > 0) minutes = minutes_of_autoencoder(how.minutes);
         set_length(recipe, how.autoencoder_steps, minutes, longest_autoencoder_warmup);
-        ctx_.step = 0;
         auto trained = make_autoencoder<C>(ctx_, words_.vocabulary_size());
         auto calls = callbacks_of("autoencoder", how);
         bool stopped = false;
@@ -293,7 +296,7 @@ private:
             if (now.posterior_std > 0) posterior_std_ = now.posterior_std;
             if (report) report(now);
         };
-        train_autoencoder(ctx_, trained.model, text_blocks(text_, K, K, ctx_.seed), recipe, calls);
+        train_autoencoder(ctx_, trained.model, text_blocks(text_, K, K, ctx_.seed, mode()), recipe, calls);
         if (stopped) return false;
         copy_parameters(ctx_, parameters_of(own_->model.ae_model), parameters_of(trained.model));
         autoencoder_objective_ = recipe.objective;
@@ -314,7 +317,7 @@ private:
         calm_description ours;
         ours.configuration = "custom";
         ours.posterior_std = posterior_std_;
-        ours.data = data_description{.mode = std::string(mode_name(packing::padded)),
+        ours.data = data_description{.mode = std::string(mode_name(mode())),
                                      .block_tokens = recipe.block_tokens,
                                      .data_seed = document_selection{}.data_seed,
                                      .holdout = "",
