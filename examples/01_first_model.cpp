@@ -1,4 +1,4 @@
-// Trains a language model on stories, saves it, loads it and generates a text, in seconds.
+// Trains a language model on stories, saves it, loads it and generates a text.
 #include <cstdio>
 
 #include "calm/language_model.hpp"
