@@ -2,52 +2,14 @@
 // The sizes of all configurations, shared by programs and benchmarks.
 
 #include "calm/model/heads.hpp"
+#include "calm/model/presets.hpp"
 
 namespace calm::apps::sizes {
 
-// The smallest configuration that learns to generate text.
-inline constexpr configuration<> tiny{.autoencoder = {.vocab_size = 512,
-                                                      .patch_size = 4,
-                                                      .hidden_size = 128,
-                                                      .intermediate_size = 320,
-                                                      .latent_size = 32},
-                                      .hidden_size = 128,
-                                      .intermediate_size = 352,
-                                      .num_hidden_layers = 3,
-                                      .num_attention_heads = 4,
-                                      .num_key_value_heads = 4,
-                                      .head = {.num_mlp_layers = 3}};
-
-// Twice as wide and twice as deep.
-inline constexpr configuration<> text{.autoencoder = {.vocab_size = 4096,
-                                                      .patch_size = 4,
-                                                      .hidden_size = 256,
-                                                      .intermediate_size = 640,
-                                                      .latent_size = 64},
-                                      .hidden_size = 256,
-                                      .intermediate_size = 704,
-                                      .num_hidden_layers = 6,
-                                      .num_attention_heads = 4,
-                                      .num_key_value_heads = 4,
-                                      .head = {.num_mlp_layers = 3}};
-
-// The published autoencoder with a backbone of half the published width and depth.
-inline constexpr configuration<> small{.autoencoder = {.vocab_size = 32768},
-                                       .hidden_size = 512,
-                                       .intermediate_size = 1376,
-                                       .num_hidden_layers = 8,
-                                       .num_attention_heads = 8,
-                                       .num_key_value_heads = 8,
-                                       .head = {.num_mlp_layers = 3}};
-
-// The smallest published CALM.
-inline constexpr configuration<> calm_m{.autoencoder = {.vocab_size = 128257},
-                                        .hidden_size = 1024,
-                                        .intermediate_size = 2752,
-                                        .num_hidden_layers = 16,
-                                        .num_attention_heads = 16,
-                                        .num_key_value_heads = 16,
-                                        .head = {.num_mlp_layers = 4}};
+using presets::calm_m;
+using presets::small;
+using presets::text;
+using presets::tiny;
 
 // tiny with patches of K tokens and the same latent size per token.
 constexpr configuration<> tiny_of(index_t K) {

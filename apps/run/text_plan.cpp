@@ -1,11 +1,11 @@
 #include "run/text_plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include "calm/base/quoted.hpp"
 #include "calm/text/tokenizer.hpp"
+#include "calm/train/text_recipes.hpp"
 #include "run/report.hpp"
 
 namespace calm::apps {
@@ -44,13 +44,7 @@ constexpr char const* no_tokens = "bytes: too little text or time for longer tok
 constexpr std::uint64_t words_of_stories = 200'000;  // bytes from which most words become tokens
 constexpr std::uint64_t least_heldout = 16'384;      // bytes needed for a useful measurement
 constexpr char const* tenth = "10:9";
-constexpr double autoencoder_share = 0.25;  // of the minutes
-constexpr double autoencoder_minutes = 4;   // at most
-constexpr double default_minutes = 20;      // if neither minutes nor steps are given
-constexpr double long_run = 60;             // minutes from which the context is longer
-constexpr double warmup_per_minute = 50;    // a tenth of the steps of one core
-constexpr index_t longest_warmup = 200;
-constexpr index_t longest_autoencoder_warmup = 50;
+constexpr double default_minutes = 20;  // if neither minutes nor steps are given
 
 preferred_configuration const* preference_for(std::string_view name) {
     auto const* const found =
@@ -76,17 +70,6 @@ entry const& chosen_configuration(std::span<entry const> compiled) {
         throw error(errc::config, "no configuration of a CALM is compiled into this program: compile one, "
                                   "cmake --preset release -DCALM_CONFIGS=\"tiny\"");
     return *any;
-}
-
-// At least `least` whole patches.
-index_t in_patches(index_t tokens, index_t K, index_t least) {
-    return std::max(tokens / K, least) * K;
-}
-
-// A tenth of the steps if known, else of the estimated steps of one core in the time.
-index_t warmup_for(std::optional<index_t> steps, std::optional<double> minutes, index_t longest) {
-    double const tenth_of_run = steps ? static_cast<double>(*steps) / 10 : warmup_per_minute * minutes.value_or(0);
-    return static_cast<index_t>(std::min(tenth_of_run, static_cast<double>(longest)));
 }
 
 class planner {
@@ -135,6 +118,12 @@ private:
         return entry_->defaults.calm;
     }
     [[nodiscard]] bool is_real() const { return !text_.is_generated; }
+    [[nodiscard]] text_setting setting() const {
+        return {.K = patch_size(),
+                .is_generated = text_.is_generated,
+                .has_own_symbols = text_.has_own_symbols,
+                .minutes = plan_.choices.minutes.value_or(0)};
+    }
 
     void choose_configuration() {
         std::string facts = "one token at a time by a softmax, without an autoencoder";
@@ -180,45 +169,45 @@ private:
             if (c().autoencoder_minutes) because("autoencoder-minutes", as_given);
             because("autoencoder-steps", as_given);
         } else {
-            double const share = std::min(autoencoder_minutes, autoencoder_share * c().minutes.value_or(0));
+            double const share = minutes_of_autoencoder(c().minutes.value_or(0));
             choose("autoencoder-minutes", c().autoencoder_minutes, share,
-                   share < autoencoder_minutes ? "a quarter of the minutes; the language model gets the rest"
-                                               : "enough at these sizes; the language model gets the rest");
+                   share < most_autoencoder_minutes ? "a quarter of the minutes; the language model gets the rest"
+                                                    : "enough at these sizes; the language model gets the rest");
         }
         if (c().steps) because("steps", as_given);
     }
 
     void choose_autoencoder() {
         bool const known = preference() != nullptr;
-        auto const& own = entry_->defaults.autoencoder;
-        choose("autoencoder-batch", c().autoencoder_batch, in_patches(2048, patch_size(), 1),
+        auto const usual = autoencoder_recipe_of_text(setting());
+        choose("autoencoder-batch", c().autoencoder_batch, usual.batch_tokens,
                "tokens per step: larger steps would be too few");
-        choose("autoencoder-rate", c().autoencoder_rate, known ? 3e-3 : own.rate,
+        choose("autoencoder-rate", c().autoencoder_rate, known ? usual.rate : entry_->defaults.autoencoder.rate,
                known ? "as on WikiText and stories" : "the configuration's own");
         choose("autoencoder-warmup", c().autoencoder_warmup,
-               warmup_for(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
+               warmup_of_text(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
                "a tenth of a core's steps, at most 50");
-        choose("kl-weight", c().kl_weight, 0.02, "as on WikiText: the posterior stays predictable");
-        choose("random-patches", c().random_patches, is_real() ? 0.15 : 0.0,
+        choose("kl-weight", c().kl_weight, usual.objective.kl_weight,
+               "as on WikiText: the posterior stays predictable");
+        choose("random-patches", c().random_patches, usual.random_patches,
                is_real() ? "real text has patches that are not in the training text"
                          : "generated text has no new patches");
     }
 
     void choose_model() {
-        bool const is_long = c().minutes.value_or(0) >= long_run;
-        index_t const block = text_.has_own_symbols ? 64 : is_real() && !is_long ? 128 : 256;
-        choose("batch", c().batch, index_t{c().block.value_or(block) >= 256 ? 8 : 16},
+        auto const usual = calm_recipe_of_text<any_objective>(setting());
+        choose("batch", c().batch, c().block ? sequences_of_text(*c().block) : usual.sequences,
                "sequences per step: many small steps");
-        choose("block", c().block, in_patches(block, patch_size(), 2),
+        choose("block", c().block, usual.block_tokens,
                text_.has_own_symbols ? "tokens per sequence: the Markov chain needs no more"
-               : block == 128        ? "tokens per sequence, as on WikiText"
+               : usual.sequences > 8 ? "tokens per sequence, as on WikiText"
                                      : "tokens per sequence: stories and long runs gain from more");
         auto const* const known = preference();
         choose("rate", c().rate, known == nullptr ? own().rate : known->rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
         choose("muon", c().muon, own().optimizer.muon,
                "times the learning rate, for hidden matrices; the configuration's own");
-        choose("warmup", c().warmup, warmup_for(c().steps, plan_.minutes_of_model(), longest_warmup),
+        choose("warmup", c().warmup, warmup_of_text(c().steps, plan_.minutes_of_model(), longest_text_warmup),
                "a tenth of a core's steps, at most 200");
     }
 

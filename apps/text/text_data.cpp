@@ -1,5 +1,4 @@
 #include "text/text_data.hpp"
-#include "calm/text/load_tokenizer.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,9 +12,11 @@
 #include "calm/base/detail/file.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
 #include "calm/model/detail/limits.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/text/detail/document_ids.hpp"
 #include "calm/text/detail/token_file.hpp"
+#include "calm/text/load_tokenizer.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
@@ -121,39 +122,11 @@ std::string tokenizer_bytes(std::string const& path) {
 }
 
 std::string tokenizer_path(stored_model const& model) {
-    if (auto const& ours = model.description.calm; ours && ours->tokenizer) return model.path(ours->tokenizer->file);
-    // Published directories do not name the file and use either format.
-    auto const lines = model.path(tokenizer_description{}.file);
-    auto const json = model.path("tokenizer.json");
-    return !is_there(lines) && is_there(json) ? json : lines;
+    return tokenizer_file_of(model);
 }
 
 tokenizer tokenizer_of(stored_model const& model) {
-    auto const& d = model.description;
-    bool const described = d.calm && d.calm->tokenizer;
-    auto const path = tokenizer_path(model);
-    if (!calm::is_there(path))
-        throw error(errc::tokenizer, path, "",
-                    "expected the model's tokenizer, found none: put " +
-                        (described ? "that file back"
-                                   : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto tokenizer = load_tokenizer(path);
-    if (described && tokenizer.fingerprint() != d.calm->tokenizer->fingerprint)
-        throw error(errc::tokenizer, path, "",
-                    "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
-                        tokenizer.fingerprint() + "; put the model's own tokenizer back");
-    if (!described && d.kind == model_kind::autoregressive) {
-        auto const settings = model.path("tokenizer_config.json");
-        auto const bos_first = calm::is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
-        try {
-            return tokenizer.published(static_cast<token_id>(d.vocab_size), bos_first);
-        } catch (error const& wrong) {
-            throw error(wrong.code(), path, "", wrong.reason());
-        }
-    }
-    require(tokenizer.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ",
-            d.vocab_size, " tokens, found ", tokenizer.vocabulary_size(), "; the file belongs to another model");
-    return tokenizer;
+    return load_tokenizer(model);
 }
 
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model) {

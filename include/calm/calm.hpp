@@ -5,6 +5,7 @@
 #include "calm/base.hpp"
 #include "calm/evaluate.hpp"
 #include "calm/io.hpp"
+#include "calm/language_model.hpp"
 #include "calm/loss.hpp"
 #include "calm/model.hpp"
 #include "calm/nn.hpp"

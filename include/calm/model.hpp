@@ -18,3 +18,4 @@
 #include "calm/model/heads/margin.hpp"
 #include "calm/model/llama.hpp"
 #include "calm/model/owned_model.hpp"
+#include "calm/model/presets.hpp"

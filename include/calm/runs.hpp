@@ -3,5 +3,6 @@
 
 #include "calm/runs/checkpoint.hpp"
 #include "calm/runs/metrics_log.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/runs/run_directory.hpp"

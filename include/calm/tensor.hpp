@@ -30,3 +30,4 @@
 #include "calm/tensor/ops/rows.hpp"
 #include "calm/tensor/ops/silu.hpp"
 #include "calm/tensor/ops/total.hpp"
+#include "calm/tensor/print.hpp"

@@ -12,6 +12,7 @@
 #include "calm/text/markov.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
+#include "calm/text/read_text.hpp"
 #include "calm/text/special_tokens.hpp"
 #include "calm/text/stories.hpp"
 #include "calm/text/tokenizer.hpp"

@@ -11,4 +11,5 @@
 #include "calm/train/recipe.hpp"
 #include "calm/train/schedule.hpp"
 #include "calm/train/session.hpp"
+#include "calm/train/text_recipes.hpp"
 #include "calm/train/training_callbacks.hpp"

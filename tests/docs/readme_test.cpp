@@ -87,11 +87,11 @@ void check_excerpts(std::string const& language, std::vector<fs::path> const& or
 BOOST_AUTO_TEST_CASE(the_example_of_the_readme_is_the_file) {
     auto const code = blocks(read("README.md"), "cpp");
     BOOST_REQUIRE(code.size() == 1U);
-    BOOST_TEST(code.front() == read("examples/01_train_your_own.cpp"));
+    BOOST_TEST(code.front() == read("examples/01_first_model.cpp"));
 }
 
 BOOST_AUTO_TEST_CASE(it_has_at_most_twenty_lines_of_code) {
-    std::istringstream file(read("examples/01_train_your_own.cpp"));
+    std::istringstream file(read("examples/01_first_model.cpp"));
     int lines = 0;
     for (std::string line; std::getline(file, line);)
         if (!line.empty() && !line.starts_with("//")) ++lines;

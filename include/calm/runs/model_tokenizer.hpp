@@ -1,0 +1,53 @@
+#pragma once
+// The tokenizer in a model directory.
+
+#include <optional>
+#include <string>
+
+#include "calm/base/detail/file.hpp"
+#include "calm/io/stored_model.hpp"
+#include "calm/text/load_tokenizer.hpp"
+#include "calm/text/tokenizer.hpp"
+
+namespace calm {
+
+// The path of a model's tokenizer: the file that config.json names, else tokenizer.model, else tokenizer.json.
+inline std::string tokenizer_file_of(stored_model const& model) {
+    if (auto const& ours = model.description.calm; ours && ours->tokenizer) return model.path(ours->tokenizer->file);
+    // Published directories do not name the file and use either format.
+    auto const lines = model.path(tokenizer_description{}.file);
+    auto const json = model.path("tokenizer.json");
+    return !is_there(lines) && is_there(json) ? json : lines;
+}
+
+// The tokenizer of a model. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained
+// with.
+inline tokenizer load_tokenizer(stored_model const& model) {
+    auto const& d = model.description;
+    bool const described = d.calm && d.calm->tokenizer;
+    auto const path = tokenizer_file_of(model);
+    if (!is_there(path))
+        throw error(errc::tokenizer, path, "",
+                    "expected the model's tokenizer, found none: put " +
+                        (described ? "that file back"
+                                   : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
+    auto words = load_tokenizer(path);
+    if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
+        throw error(errc::tokenizer, path, "",
+                    "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
+                        words.fingerprint() + "; put the model's own tokenizer back");
+    if (!described && d.kind == model_kind::autoregressive) {
+        auto const settings = model.path("tokenizer_config.json");
+        auto const bos_first = is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
+        try {
+            return words.published(static_cast<token_id>(d.vocab_size), bos_first);
+        } catch (error const& wrong) {
+            throw error(wrong.code(), path, "", wrong.reason());
+        }
+    }
+    require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
+            " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
+    return words;
+}
+
+}  // namespace calm
