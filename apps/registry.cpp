@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "calm/io/separate_autoencoder.hpp"
 #include "command/suggest.hpp"
 #include "plugin/chosen_sizes.hpp"
 #include "plugin/plugin.hpp"
@@ -172,8 +173,9 @@ entry const& configuration_named(std::string const& name) {
                                   ".cpp is there, this compiles it: " + line_that_compiles(name));
 }
 
-stored_model opened_model(std::string const& directory) {
-    auto model = read_model_description(directory);
+stored_model opened_model(std::string const& directory, std::string const& autoencoder) {
+    auto model =
+        autoencoder.empty() ? read_model_description(directory) : read_model_description(directory, autoencoder);
     for (auto const* each = &model; each != nullptr; each = each->autoencoder.get())
         if (auto const& unread = each->weights->unread(); !unread.empty())
             log_line(each->directory + ": reads the weights from " +

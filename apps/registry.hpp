@@ -78,9 +78,9 @@ entry const& configuration_named(std::string const& name);
 entry const& calm_named(std::string const& name);
 entry const& autoregressive_named(std::string const& name);
 
-// Reads and checks the model in a directory given on the command line. Reports weight files that are present but
-// unused.
-stored_model opened_model(std::string const& directory);
+// Reads and checks the model in a directory given on the command line, for a CALM with the autoencoder in another one
+// if that is given. Reports weight files that are present but unused.
+stored_model opened_model(std::string const& directory, std::string const& autoencoder = "");
 
 // A configuration with the sizes of a stored model; for an autoencoder, any configuration that contains it. If none is
 // compiled into the program, it is one on demand. Throws errc::config with the sizes that no configuration allows, or,

@@ -74,10 +74,12 @@ void add_data(command& c, data_options& data) {
     });
 }
 
-void add_mode(command& c, data_options& data) {
-    c.choice("--mode", {"padded", "published"},
-             "how documents are packed: padded, with EOS and at every alignment; published, as the published models "
-             "(the model's, else padded)",
+// `more` describes the names after the first two.
+void add_mode(command& c, data_options& data, std::vector<std::string> const& names = {"padded", "published"},
+              std::string const& more = " (the model's, else padded)") {
+    c.choice("--mode", names,
+             "how documents are packed: padded, with EOS and at every alignment; published, as the published models" +
+                 more,
              [&data](std::string const& name) { data.mode = name; });
     c.check([&data, &c] {
         if (!data.mode.empty() && is_markov(data.sources))
@@ -683,7 +685,9 @@ void declare(command& c, evaluate_options& o) {
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position (8)", 2, limits::samples);
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of N positions (all)", 1,
                                most_tokens);
-    add_mode(c, o.data);
+    add_mode(c, o.data, {"padded", "published", "unbroken"},
+             "; unbroken, without BOS, EOS and PAD, for an autoregressive model (the model's, else padded, or unbroken "
+             "if the prompts of a published model do not begin with BOS)");
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
     add_sampling(c, o.head, [&o] { return o.models; });
@@ -762,6 +766,9 @@ void declare(command& c, sweep_options& o) {
 void declare(command& c, convert_options& o) {
     constexpr std::uint64_t most_shard = 1'000'000'000'000'000;
     add_model(c, o.model, "model in any published layout");
+    c.text("--autoencoder", o.autoencoder, "DIR",
+           "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
+    require_file(c, "--autoencoder", o.autoencoder, true);
     add_out(c, o.out, "the model");
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });

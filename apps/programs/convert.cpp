@@ -7,6 +7,7 @@
 #include "registry.hpp"
 #include "stored_tables.hpp"
 #include "text/text_output.hpp"
+#include "text/tokenizer_json_writer.hpp"
 
 namespace calm::apps {
 
@@ -16,7 +17,10 @@ int convert_main(int argc, char const* const* argv) {
         if (!options) return 0;
         calm::conversion conversion{.as = {}, .shard_bytes = options->shard_bytes};
         if (!options->dtype.empty()) conversion.as = calm::float_type_named(options->dtype);
-        calm::convert_model(opened_model(options->model), options->out, conversion);
+        auto const model = opened_model(options->model, options->autoencoder);
+        calm::convert_model(model, options->out, conversion);
+        if (write_tokenizer_json(model, options->out))
+            log_line("wrote tokenizer.json too: transformers reads " + options->out);
         text_output().put(tensor_table_text(calm::stored_weights::open(options->out)));
         return 0;
     });

@@ -92,6 +92,21 @@ block_source blocks_from(data_options const& data, tokenizer const& tokenizer, s
     return [all](block_visitor const& visitor) { made_by([&] { all(visitor); }); };
 }
 
+// Blocks of the tokens of a source of single tokens, without BOS, to which no text is encoded.
+block_source without_bos(block_source const& tokens, token_id bos, std::size_t block) {
+    return [tokens, bos, block](block_visitor const& visitor) {
+        std::vector<token_id> next;
+        next.reserve(block);
+        tokens([&](std::span<token_id const> token) {
+            if (token.front() == bos) return;
+            next.push_back(token.front());
+            if (next.size() < block) return;
+            visitor(next);
+            next.clear();
+        });
+    };
+}
+
 }  // namespace
 
 int train_tokenizer(tokenizer_options const& o) {
@@ -140,6 +155,9 @@ packing packing_for(packed_for use, data_options const& data, tokenizer const& t
     std::string mode = data.mode;
     if (mode.empty() && model != nullptr && model->description.calm && model->description.calm->data)
         mode = model->description.calm->data->mode;
+    bool const autoregressive = model != nullptr && model->description.kind == model_kind::autoregressive;
+    if (autoregressive && mode.empty() && !tokenizer.specials().bos_first) mode = mode_name(packing::unbroken);
+    if (autoregressive && mode == mode_name(packing::unbroken)) return packing::unbroken;
     return packing_of(mode.empty() ? mode_name(packing::padded) : mode, use, tokenizer.specials());
 }
 
@@ -264,7 +282,11 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
 
 block_source evaluation_blocks_of(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                   index_t block) {
-    return in_turn([&] { return blocks_from(data, tokenizer, split::heldout, rule, block); });
+    if (rule.mode != packing::unbroken || !tokenizer.specials().exist())
+        return in_turn([&] { return blocks_from(data, tokenizer, split::heldout, rule, block); });
+    auto const with_bos = packing_rule{packing::published_language_model, rule.K, rule.seed};
+    auto const tokens = in_turn([&] { return blocks_from(data, tokenizer, split::heldout, with_bos, 1); });
+    return without_bos(tokens, tokenizer.bos(), static_cast<std::size_t>(block));
 }
 
 }  // namespace calm::apps

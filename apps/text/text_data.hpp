@@ -41,7 +41,8 @@ std::string bytes_of_file(std::string const& path);
 // The seed of generated text: the option, else the model's, else 1.
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model = nullptr);
 
-// The packing of documents: the option, else the model's, else padded. Markov symbols are always unbroken.
+// The packing of documents: the option, else the model's, else padded. Markov symbols are always unbroken, and so is by
+// default the text of a published autoregressive model whose prompts do not begin with BOS.
 packing packing_for(packed_for use, data_options const& data, tokenizer const& tokenizer,
                     stored_model const* model = nullptr);
 
@@ -89,7 +90,8 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
                                      index_t block, std::size_t at_most);
 
 // Blocks for evaluation, from the held-out text or from whole files if there is no holdout. They are read on demand;
-// the tokenizer must outlive them. When read, throws errc::data if there is less than one block.
+// the tokenizer must outlive them. Unbroken text has no special tokens, whatever the tokenizer. When read, throws
+// errc::data if there is less than one block; of unbroken text there may be none.
 block_source evaluation_blocks_of(data_options const& data, tokenizer const& tokenizer, packing_rule const& rule,
                                   index_t block);
 

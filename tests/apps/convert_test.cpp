@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "support/calm_without_autoencoder.hpp"
 #include "support/fixtures.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
@@ -27,4 +28,19 @@ BOOST_AUTO_TEST_CASE(a_model_is_converted_and_inspected) {
     auto const broken = run_in(folder, "inspect --model half");
     BOOST_TEST(broken.status == 5);
     BOOST_TEST(has(broken.err, "file 'model-00002-of-00004.safetensors': expected it next to the index, found none"));
+}
+
+BOOST_AUTO_TEST_CASE(an_autoencoder_of_another_directory_is_joined) {
+    temporary_folder const folder;
+    write_without_autoencoder(checkpoint("base", "calm"), folder.path("calm"), "/home/someone/autoencoder");
+    auto const alone = run_in(folder, "convert calm --out one");
+    BOOST_TEST(alone.status == 5);
+    BOOST_TEST(has(alone.err, "key 'ae_path': expected a directory inside the model's directory or next to it"));
+    auto const joined = run_in(folder, "convert calm --autoencoder '" + checkpoint("base", "autoencoder") +
+                                           "' --out one && inspect one");
+    BOOST_TEST(joined.status == 0, joined.err);
+    BOOST_TEST(has(joined.out, "one safetensors file, 97 tensors of F32"));
+    auto const missing = run_in(folder, "convert calm --autoencoder none --out two");
+    BOOST_TEST(missing.status == 2);
+    BOOST_TEST(has(missing.err, "--autoencoder: there is no none"));
 }

@@ -89,6 +89,19 @@ BOOST_AUTO_TEST_CASE(every_program_reports_a_broken_directory) {
     BOOST_TEST(!has(shop.good("inspect one").err, "not read"));
 }
 
+// transformers reads a converted model: tokenizer.json is next to the file that the programs read.
+BOOST_AUTO_TEST_CASE(a_converted_autoregressive_model_has_a_tokenizer_json) {
+    workshop const shop;
+    BOOST_TEST(has(shop.good("convert lm --out both").err, "wrote tokenizer.json too: transformers reads both"));
+    auto const ids = [&](std::string const& of) {
+        return shop.good("tokenize --format ids --tokenizer " + of + " --text 'Mia found 12 of them.'").out;
+    };
+    BOOST_TEST(ids("both/tokenizer.json") == ids("both/tokenizer.model"));
+    auto const settings = nlohmann::json::parse(shop.folder.content("both/tokenizer_config.json"));
+    BOOST_TEST(settings.at("tokenizer_class") == "PreTrainedTokenizerFast");
+    BOOST_TEST(!has(shop.good("convert both --out third").err, "tokenizer.json too"));
+}
+
 // As many paths as a shell pattern can expand to.
 BOOST_AUTO_TEST_CASE(a_run_with_very_many_paths_is_read_and_resumed) {
     workshop const shop;

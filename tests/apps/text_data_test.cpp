@@ -190,3 +190,27 @@ BOOST_AUTO_TEST_CASE(held_out_blocks_are_spread_over_all) {
     BOOST_TEST(spread_blocks(counted, 2, 1).size() == 2U);
     BOOST_TEST((spread_blocks(counted, 2, 100) == counted));
 }
+
+BOOST_AUTO_TEST_CASE(text_for_a_published_model_without_bos_has_none) {
+    test::temporary_folder const folder;
+    auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"three\"}\n"));
+    tokenizer const words;
+    auto const without = words.published(words.vocabulary_size(), false);
+    stored_model model;
+    model.description.kind = model_kind::autoregressive;
+    auto const chosen = [&](tokenizer const& t) { return packing_for(packed_for::language_model, data, t, &model); };
+    BOOST_TEST((chosen(without) == packing::unbroken));
+    BOOST_TEST((chosen(words) == packing::padded));
+    data.mode = "published";
+    BOOST_TEST((chosen(without) == packing::published_language_model));
+    data.mode = "unbroken";
+    BOOST_TEST((chosen(words) == packing::unbroken));
+    model.description.kind = model_kind::calm;
+    BOOST_TEST(test::has(test::sentence_of<error>([&] { static_cast<void>(chosen(words)); }),
+                         "packing 'unbroken' is for a source without BOS, EOS and PAD"));
+
+    std::string seen;
+    evaluation_blocks_of(data, words, {packing::unbroken, 1, 1},
+                         3)([&](std::span<token_id const> block) { seen += words.decode(block) + "|"; });
+    BOOST_TEST(seen == "one|thr|");
+}

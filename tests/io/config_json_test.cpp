@@ -298,6 +298,7 @@ BOOST_AUTO_TEST_CASE(errors_name_path_and_key) {
     bad("hidden_act", "\"gelu\"", "expected \"silu\", the one value that this library computes, found \"gelu\"");
     bad("rope_scaling", "[]", "expected an object, found []");
     bad("attention_bias", "true", "expected false, the one value that this library computes, found true");
+    bad("mlp_bias", "true", "expected false, the one value that this library computes, found true");
     bad("calm", "[]", "expected an object, found []");
     auto const inside = [&](std::string const& object, std::string const& sentence) {
         says(energy + ",\"calm\":" + object + "}", sentence);

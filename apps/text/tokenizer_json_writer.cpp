@@ -1,0 +1,127 @@
+#include "text/tokenizer_json_writer.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "calm/base/detail/file.hpp"
+#include "calm/base/error.hpp"
+#include "calm/text/detail/byte_letters.hpp"
+#include "text/text_data.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr char const* name_of_bos = "<|begin_of_text|>";
+constexpr char const* name_of_eos = "<|end_of_text|>";
+constexpr char const* name_of_pad = "[PAD]";
+
+json special_entry(token_id id, char const* name) {
+    return {{"id", id},        {"content", name},     {"single_word", false}, {"lstrip", false},
+            {"rstrip", false}, {"normalized", false}, {"special", true}};
+}
+
+// Whether BOS, EOS and PAD follow the ranks of a file of lines, as in vocabularies trained here.
+bool is_of_ranks(tokenizer const& words) {
+    return words.file_name() == "tokenizer.model" && !words.is_markov() && words.eos() == words.bos() + 1 &&
+           words.pad() == words.bos() + 2;
+}
+
+// All ways to make each token of two, in the order of the tokens and then of their parts. A list of merges ranks pairs,
+// lines rank tokens; so every pair of a token has its rank.
+json merges_of(tokenizer const& words, std::unordered_map<std::string_view, token_id> const& ids) {
+    auto merges = json::array();
+    for (token_id id = 0; id < words.bos(); ++id) {
+        auto const token = words.bytes(id);
+        std::vector<std::pair<token_id, token_id>> cuts;
+        for (std::size_t cut = 1; cut < token.size(); ++cut) {
+            auto const left = ids.find(token.substr(0, cut));
+            auto const right = ids.find(token.substr(cut));
+            if (left != ids.end() && right != ids.end()) cuts.emplace_back(left->second, right->second);
+        }
+        std::sort(cuts.begin(), cuts.end());
+        for (auto const& [left, right] : cuts)
+            merges.push_back(letters_of_bytes(words.bytes(left)) + " " + letters_of_bytes(words.bytes(right)));
+    }
+    return merges;
+}
+
+}  // namespace
+
+std::string tokenizer_json_of(tokenizer const& words) {
+    require(is_of_ranks(words), errc::usage, "expected a tokenizer that train tokenizer wrote, found another one");
+    std::unordered_map<std::string_view, token_id> ids;
+    auto vocabulary = json::object();
+    for (token_id id = 0; id < words.bos(); ++id) {
+        ids.emplace(words.bytes(id), id);
+        vocabulary[letters_of_bytes(words.bytes(id))] = id;
+    }
+    json const byte_level{
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    json const split{
+        {"type", "Split"}, {"pattern", {{"Regex", words.pattern()}}}, {"behavior", "Isolated"}, {"invert", false}};
+    json const bos{{"SpecialToken", {{"id", name_of_bos}, {"type_id", 0}}}};
+    auto const text_of = [](char const* which, int type) {
+        return json{{"Sequence", {{"id", which}, {"type_id", type}}}};
+    };
+    json file;
+    file["version"] = "1.0";
+    file["truncation"] = nullptr;
+    file["padding"] = nullptr;
+    file["added_tokens"] =
+        json::array({special_entry(words.bos(), name_of_bos), special_entry(words.eos(), name_of_eos),
+                     special_entry(words.pad(), name_of_pad)});
+    file["normalizer"] = nullptr;
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array({split, byte_level})}};
+    file["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", json::array({bos, text_of("A", 0)})},
+        {"pair", json::array({bos, text_of("A", 0), text_of("B", 1)})},
+        {"special_tokens",
+         {{name_of_bos,
+           {{"id", name_of_bos}, {"ids", json::array({words.bos()})}, {"tokens", json::array({name_of_bos})}}}}}};
+    file["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+    file["model"] = {{"type", "BPE"},
+                     {"dropout", nullptr},
+                     {"unk_token", nullptr},
+                     {"continuing_subword_prefix", nullptr},
+                     {"end_of_word_suffix", nullptr},
+                     {"fuse_unk", false},
+                     {"byte_fallback", false},
+                     {"ignore_merges", true},
+                     {"vocab", std::move(vocabulary)},
+                     {"merges", merges_of(words, ids)}};
+    return file.dump(1) + "\n";
+}
+
+std::string tokenizer_config_json() {
+    json const settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                        {"bos_token", name_of_bos},
+                        {"eos_token", name_of_eos},
+                        {"pad_token", name_of_pad},
+                        {"add_bos_token", true},
+                        {"clean_up_tokenization_spaces", false}};
+    return settings.dump(1) + "\n";
+}
+
+bool write_tokenizer_json(stored_model const& model, std::string const& directory) {
+    auto const& ours = model.description.calm;
+    auto const path = in_directory(directory, "tokenizer.json");
+    if (model.description.kind != model_kind::autoregressive || !ours || !ours->tokenizer || is_there(path))
+        return false;
+    auto const words = tokenizer_of(model);
+    if (!is_of_ranks(words)) return false;
+    replace_file(in_directory(directory, "tokenizer_config.json"), tokenizer_config_json());
+    replace_file(path, tokenizer_json_of(words));
+    return true;
+}
+
+}  // namespace calm::apps
