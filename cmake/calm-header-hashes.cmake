@@ -1,8 +1,17 @@
-# Writes OUT, C++ initialisers {"PATH", "SHA-256"} for the files that the lines of LIST name.
+# Writes OUT, C++ initialisers {IS_OF_LIBRARY, "PATH", "SHA-256"} for the files that the lines of LIST name. Paths are
+# relative to LIBRARY or to PROGRAMS.
 file(STRINGS "${LIST}" paths)
 set(text)
 foreach(path IN LISTS paths)
     file(SHA256 "${path}" hash)
-    string(APPEND text "{R\"(${path})\", \"${hash}\"},\n")
+    set(of_library true)
+    set(folder "${LIBRARY}")
+    cmake_path(IS_PREFIX LIBRARY "${path}" in_library)
+    if(NOT in_library)
+        set(of_library false)
+        set(folder "${PROGRAMS}")
+    endif()
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${folder}")
+    string(APPEND text "{${of_library}, R\"(${path})\", \"${hash}\"},\n")
 endforeach()
 file(WRITE "${OUT}" "${text}")

@@ -17,6 +17,8 @@ if(CALM_APPS)
         list(APPEND installed ${for_levels})
     endif()
     install(TARGETS ${installed} OPTIONAL)
+    # The program compiles sizes on demand from its own headers too. They are private: projects do not include them.
+    install(DIRECTORY apps/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/calm-programs FILES_MATCHING PATTERN "*.hpp")
     install(FILES docs/calm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(CODE "
         set(program \"$<TARGET_FILE:calm>\")

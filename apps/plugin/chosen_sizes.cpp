@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/sha256.hpp"
 #include "calm/model/heads.hpp"
 #include "command/number_within.hpp"
 #include "command/suggest.hpp"
@@ -13,6 +14,12 @@ namespace calm::apps {
 
 namespace {
 
+// Without spaces at both ends.
+std::string trimmed(std::string const& text) {
+    auto const first = text.find_first_not_of(' ');
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 // Assigns the values of one list. Every key is asked for once, in a fixed order.
 class assignments {
 public:
@@ -20,11 +27,12 @@ public:
         std::istringstream words(text);
         for (std::string word; std::getline(words, word, ',');) {
             auto const at = word.find('=');
-            if (at == std::string::npos || at == 0 || at + 1 == word.size())
+            auto const key = trimmed(word.substr(0, at));
+            auto const value = at == std::string::npos ? "" : trimmed(word.substr(at + 1));
+            if (key.empty() || value.empty())
                 throw error(errc::config, "--set: expected KEY=VALUE,..., found '" + word + "'");
-            auto const key = word.substr(0, at);
             std::erase_if(given_, [&](auto const& one) { return one.first == key; });  // the last one counts
-            given_.emplace_back(key, word.substr(at + 1));
+            given_.emplace_back(key, value);
         }
     }
 
@@ -146,6 +154,15 @@ entry with_sizes(entry const& base, std::string const& text) {
     auto const problems = std::visit([](auto const& sizes) { return impossible_sizes(stored_as(sizes)); }, one.sizes);
     if (!problems.empty()) throw error(errc::config, "the configuration " + one.name + ": " + problems.front());
     return one;
+}
+
+std::string folder_name(std::string const& configuration) {
+    constexpr std::size_t longest = 200;  // a name in a folder has at most 255 bytes
+    if (configuration.size() <= longest) return configuration;
+    sha256 sum;
+    sum.add(configuration);
+    auto const digest = "..." + sum.hex().substr(0, 32);
+    return configuration.substr(0, longest - digest.size()) + digest;
 }
 
 }  // namespace calm::apps

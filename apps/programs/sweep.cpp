@@ -14,6 +14,7 @@
 #include "calm/model/flops.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"
+#include "plugin/chosen_sizes.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
 #include "registry.hpp"
@@ -201,7 +202,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
 
 row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
     auto const& one = configuration_named(name);
-    std::string const folder = calm::in_directory(o.out, name);
+    std::string const folder = calm::in_directory(o.out, folder_name(name));
     calm::make_directories(folder);
     return one.is_autoregressive() ? row_of_autoregressive(o, one, V, folder) : row_of_calm(o, one, V, folder);
 }

@@ -72,6 +72,7 @@ BOOST_AUTO_TEST_CASE(chosen_sizes_make_another_configuration) {
     BOOST_TEST(one.calm().head.sizes.find("num_mlp_layers")->value == 4);
     BOOST_TEST(one.on_demand);
     BOOST_TEST(with_sizes(tiny, "hidden_size=0128").name == "tiny");
+    BOOST_TEST(with_sizes(tiny, " patch_size = 2, latent_size=16 ").name == "tiny:patch_size=2,latent_size=16");
     BOOST_TEST(with_sizes(tiny, "patch_size=1,patch_size=2").name == "tiny:patch_size=2");
     BOOST_TEST(&configuration_named("tiny:hidden_size=128") == &tiny);
     BOOST_TEST(&configuration_named("tiny:input=both,patch_size=2") ==
@@ -93,12 +94,20 @@ BOOST_AUTO_TEST_CASE(sizes_that_cannot_be_are_refused) {
     BOOST_TEST(has(refusal("hidden_size=99999999999999999999"), "found '99999999999999999999'"));
     BOOST_TEST(has(refusal("patch_size=2};"), "found '2};'"));
     BOOST_TEST(has(refusal("patch_size"), "expected KEY=VALUE,..., found 'patch_size'"));
+    BOOST_TEST(has(refusal("patch_size= "), "expected KEY=VALUE,..., found 'patch_size= '"));
     BOOST_TEST(has(refusal("patch_siez=2"), "no such size"));
     BOOST_TEST(has(refusal("patch_siez=2"), "did you mean patch_size?"));
     BOOST_TEST(has(refusal("vocab_size=2"), "no such size"));
     BOOST_TEST(has(refusal("head_type=flwo"), "did you mean flow?"));
     BOOST_TEST(has(refusal("num_attention_heads=3"), "expected num_attention_heads to divide hidden_size"));
     BOOST_TEST(has(refusal("autoencoder.num_encoder_layers=3"), "expected even numbers of encoder and decoder layers"));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_takes_a_name_of_any_length) {
+    BOOST_TEST(folder_name("tiny:patch_size=2") == "tiny:patch_size=2");
+    std::string const name(300, 'x');
+    BOOST_TEST(folder_name(name + "1").size() == 200);
+    BOOST_TEST(folder_name(name + "1") != folder_name(name + "2"));
 }
 
 BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
@@ -128,6 +137,17 @@ BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
     BOOST_TEST(has(again.err, "damaged, so it is compiled again"), again.err);
     BOOST_TEST(has(again.err, compiling), again.err);
     BOOST_TEST(!has(shop.good("generate --model model --max-tokens 4").err, "compiling"));
+
+    // Nor is a plug-in of other sizes. Those are only named here: the compiler needs more than a second.
+    std::string const others = "(ulimit -t 1; train autoencoder --config tiny --set patch_size=1" + on + "ae1)";
+    shop.is_refused(others, 3, "does not compile");
+    for (auto const& source : shop.cached(".cpp"))
+        if (source.stem() != fs::path(library).stem())
+            for (std::string const extension : {".so", ".sha256"})
+                fs::copy_file(fs::path(library).replace_extension(extension),
+                              fs::path(source).replace_extension(extension));
+    BOOST_TEST(shop.cached(".so").size() == 2);
+    shop.is_refused(others, 3, "damaged, so it is compiled again");
 
     // A cache that others can write is not used.
     shop.is_refused("chmod 770 deep/cache && generate --model model", 10, "chmod 700");
@@ -159,4 +179,17 @@ BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {
                     2, "--set patch_size: expected a whole number from 1 to 1024, found '2000'");
     shop.is_refused("train" + training + " --device cuda", 3, "programs compile only for cpu and emulated");
     BOOST_TEST(shop.cached(".so").empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_installed_program_needs_its_own_headers_next_to_it) {
+    workshop const shop;
+    std::string const sources = CALM_FIXTURES_DIR "/../..";
+    shop.good("mkdir -p home/bin home/include && cp $(command -v train) home/bin && cp -r " + sources +
+              "/include/calm home/include && cp -r " + sources + "/apps home/include/calm-programs");
+    std::string const training = "home/bin/train autoencoder --config tiny --set patch_size=2 --tokenizer words "
+                                 "--data stories:4000 --steps 1 --out ae";
+    shop.good("mv home/include/calm-programs/registry.hpp kept.hpp");
+    shop.is_refused(training, 3, "home/include/calm-programs/registry.hpp: expected a header of this program, found");
+    shop.good("mv kept.hpp home/include/calm-programs/registry.hpp && echo >>home/include/calm/version.hpp");
+    shop.is_refused(training, 3, "home/include/calm/version.hpp: not the header that this program was built with");
 }
