@@ -17,10 +17,11 @@ if(CALM_APPS)
         list(APPEND installed ${for_levels})
     endif()
     install(TARGETS ${installed} OPTIONAL)
-    install(FILES docs/calm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(CODE "
         set(program \"$<TARGET_FILE:calm>\")
         if(EXISTS \"\${program}\")
+            file(INSTALL \"${PROJECT_SOURCE_DIR}/docs/calm.1\" DESTINATION
+                 \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\")
             execute_process(COMMAND \"\${program}\" --completion bash OUTPUT_VARIABLE completion COMMAND_ERROR_IS_FATAL ANY)
             file(WRITE \"${PROJECT_BINARY_DIR}/completion/calm\" \"\${completion}\")
             file(INSTALL \"${PROJECT_BINARY_DIR}/completion/calm\" DESTINATION
