@@ -19,10 +19,11 @@ if(CALM_APPS)
     install(TARGETS ${installed} OPTIONAL)
     # The program compiles sizes on demand from its own headers too. They are private: projects do not include them.
     install(DIRECTORY apps/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/calm-programs FILES_MATCHING PATTERN "*.hpp")
-    install(FILES docs/calm.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
     install(CODE "
         set(program \"$<TARGET_FILE:calm>\")
         if(EXISTS \"\${program}\")
+            file(INSTALL \"${PROJECT_SOURCE_DIR}/docs/calm.1\" DESTINATION
+                 \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\")
             execute_process(COMMAND \"\${program}\" --completion bash OUTPUT_VARIABLE completion COMMAND_ERROR_IS_FATAL ANY)
             file(WRITE \"${PROJECT_BINARY_DIR}/completion/calm\" \"\${completion}\")
             file(INSTALL \"${PROJECT_BINARY_DIR}/completion/calm\" DESTINATION

@@ -786,10 +786,9 @@ void declare(command& c, tokenize_options& o) {
            needed::yes);
     c.first_words_are("--tokenizer");
     c.check([&c, &o] {
-        if (o.tokenizer.empty()) return;
-        o.tokenizer = model_in(o.tokenizer);
         std::error_code unknown;
-        if (!std::filesystem::exists(o.tokenizer, unknown)) c.problem("--tokenizer: there is no " + o.tokenizer);
+        if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
+            c.problem("--tokenizer: there is no " + o.tokenizer);
     });
     c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
     c.may_be_empty("--text");

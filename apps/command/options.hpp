@@ -3,6 +3,7 @@
 // defaults.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -87,6 +88,8 @@ struct train_options : execution_options {
     std::string sample_prompt;                            // of the texts in samples.jsonl
     std::string beside;  // directory of an autoregressive run to compare with, or empty
     run_record record;
+    // If set, called on rank 0 once all checks have passed, before the run changes.
+    std::function<void()> on_begin;
 };
 
 // Options of `train text`, which trains tokenizer, autoencoder and CALM into one directory. Its plan uses `choices`; of

@@ -6,12 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/base/detail/file.hpp"
 #include "calm/base/quoted.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
 #include "registry.hpp"
+#include "run/text_record.hpp"
 #include "strict_json.hpp"
 #include "text/prompt_source.hpp"
 #include "text/text_data.hpp"
@@ -21,9 +24,26 @@ namespace calm::apps {
 
 namespace {
 
-// Reads the vocabulary of a file or of a model's directory.
+// The tokenizer in a directory: of the model there or, in a run of `train`, of its model or of the run itself, which
+// has it before there is a model.
+calm::tokenizer tokenizer_in(std::string const& directory) {
+    bool const is_text_run = calm::is_there(in_directory(directory, plan_file));
+    auto const model = is_text_run ? in_directory(directory, model_stage) : directory;
+    auto const config = in_directory(whole_directory(model), config_file);
+    if (calm::is_there(config)) return tokenizer_of(opened_model(model));
+    auto const lines = in_directory(directory, "tokenizer.model");
+    auto const json = in_directory(directory, "tokenizer.json");
+    for (auto const& path : {lines, json})
+        if (calm::is_there(path)) return tokenizer_named(path);
+    throw error(errc::tokenizer, directory, "",
+                "expected a tokenizer, found none of " + config + ", " + lines + " and " + json +
+                    ": give a tokenizer's file, a model's directory, or the --out of train once its tokenizer or "
+                    "first checkpoint is written");
+}
+
+// Reads the vocabulary of a file or of a directory.
 calm::tokenizer tokenizer_at(std::string const& path) {
-    return std::filesystem::is_directory(path) ? tokenizer_of(opened_model(path)) : tokenizer_named(path);
+    return std::filesystem::is_directory(path) ? tokenizer_in(path) : tokenizer_named(path);
 }
 
 // The tokens of one text in one of the formats of --format.

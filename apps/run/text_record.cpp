@@ -16,10 +16,9 @@ constexpr int plan_format = 1;
 
 class reader {
 public:
-    explicit reader(std::string path) : path_(std::move(path)) {
-        auto const file = mapped_file::open(path_);
+    reader(std::string_view text, std::string path) : path_(std::move(path)) {
         try {
-            all_ = strict_json(file.text());
+            all_ = strict_json(text);
         } catch (error const& problem) {
             refuse("", problem.what());
         }
@@ -66,21 +65,29 @@ nlohmann::ordered_json object_of(recipe_record const& record) {
 
 }  // namespace
 
+text_record plan_in(std::string_view text, std::string const& path) {
+    reader const file(text, path);
+    return {file.record("given"), file.record("plan"), file.record("why"), file.list("done")};
+}
+
 std::optional<text_record> read_text_record(std::string const& directory) {
     auto const path = calm::in_directory(directory, plan_file);
     if (!calm::is_there(path)) return std::nullopt;
-    reader const file(path);
-    return text_record{file.record("given"), file.record("plan"), file.record("why"), file.list("done")};
+    auto const file = mapped_file::open(path);
+    return plan_in(file.text(), path);
 }
 
-void write_text_record(std::string const& directory, text_record const& record) {
+std::string plan_text(text_record const& record) {
     nlohmann::ordered_json const all{{"format", plan_format},
                                      {"given", object_of(record.given)},
                                      {"plan", object_of(record.plan)},
                                      {"why", object_of(record.why)},
                                      {"done", record.done}};
-    replace_file(calm::in_directory(directory, plan_file),
-                 all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_text_record(std::string const& directory, text_record const& record) {
+    replace_file(calm::in_directory(directory, plan_file), plan_text(record));
 }
 
 }  // namespace calm::apps

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "calm/runs/recipe_record.hpp"
@@ -20,6 +21,11 @@ struct text_record {
     std::vector<std::string> done;  // names of the finished stages
     friend bool operator==(text_record const&, text_record const&) = default;
 };
+
+// The text of a plan.json.
+std::string plan_text(text_record const& record);
+// The record in such a text. Throws errc::model_file with `path` for an invalid one.
+text_record plan_in(std::string_view text, std::string const& path);
 
 // Reads a directory's plan.json; nothing if there is none. Throws errc::model_file for an invalid file.
 std::optional<text_record> read_text_record(std::string const& directory);

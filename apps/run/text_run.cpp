@@ -254,15 +254,19 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     log_line("to plot:     " + line("plot", {model}));
 }
 
-// Prepares the directory for the stages. The plan is written after the former stages are removed, because a run exists
-// once it has a plan.
+// Writes the plan and this call into the directory. A run exists once it has a plan.
+void write_request(text_options const& o, intention const& what) {
+    if (what.is_new) write_text_record(o.out, what.record);
+    write_record(o.out, o.record, 0);
+}
+
+// Removes the stages of a run that starts over.
 void prepare(text_options const& o, intention const& what) {
     if (what.starts_over) {
         for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
         std::filesystem::remove(tokenizer_file(o));
+        write_request(o, what);
     }
-    if (what.is_new) write_text_record(o.out, what.record);
-    write_record(o.out, o.record, 0);
     log_line(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
     log_lines(table_of(o, what.record));
 }
@@ -360,11 +364,19 @@ int train_text(text_options const& o) {
         prepare(o, what);
     }
     require_shared(in(o, plan_file));
+    auto const plan = text_of_first_rank([&] { return plan_text(what.record); });
     if (!is_first_rank()) {
-        what.record = read_text_record(o.out).value();
+        what.record = plan_in(plan, in(o, plan_file));
         stages = stages_of(o, what.record);
     }
+    // A run that is resumed has its plan and its calls unchanged until the first stage has passed all checks.
+    bool written = what.starts_over;
+    auto const write = [&] {
+        if (is_first_rank() && !std::exchange(written, true)) write_request(o, what);
+    };
+    for (auto& stage : stages) stage.options.on_begin = write;
     if (int const code = trained(o, what.record, stages); code != 0) return code;
+    write();
     if (is_first_rank() && stages.front().name != autoencoder_stage) remove_autoencoder_of_before(o);
     log_line("the model is in " + in(o, model_stage) +
              "; to train it longer, give --override and more --minutes or --steps");

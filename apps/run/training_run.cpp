@@ -203,6 +203,10 @@ void training_run::take_from_first() {
 }
 
 training_run::~training_run() {
+    if (!begun_ && !options_.dry_run && is_first_rank()) {
+        std::error_code ignored;
+        std::filesystem::remove(new_tokens_path(), ignored);
+    }
     if (!made_ || steps_ > 0 || kept_) return;
     auto files = files_beside();
     files.emplace_back(tokens_file);
@@ -218,11 +222,14 @@ void training_run::make_directory() {
     made_ = true;
 }
 
+std::string training_run::tokens_path() const {
+    return options_.tokens.empty() ? in_directory(options_.out, tokens_file) : options_.tokens;
+}
+
 corpus training_run::text(tokenizer const& tokenizer, std::uint64_t data_seed) {
-    bool const has_own = options_.tokens.empty() && !is_generated(options_.data.sources);
-    if (has_own && is_first_rank()) make_directory();
-    return training_text(options_.data, tokenizer, data_seed,
-                         has_own ? in_directory(options_.out, tokens_file) : options_.tokens);
+    if (is_generated(options_.data.sources)) return training_text(options_.data, tokenizer, data_seed);
+    if (options_.tokens.empty() && is_first_rank()) make_directory();
+    return training_text(options_.data, tokenizer, data_seed, tokens_path(), new_tokens_path());
 }
 
 void training_run::keep_as_begun(training_recipe& recipe) const {
@@ -273,6 +280,9 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
 
 bool training_run::open(training_recipe const& recipe, bool holds_out) {
     make_directory();
+    begun_ = true;
+    if (is_there(new_tokens_path())) put_in_place(new_tokens_path(), tokens_path());
+    if (options_.on_begin) options_.on_begin();
     if (from_) log_renamed(from_->record.recipe, settings_);
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();
     if (options_.fresh) directory_->clear(files_beside());

@@ -48,20 +48,22 @@ public:
     // Finds the checkpoint to resume from, and reports damaged ones. Throws errc::storage if the path holds something
     // else, another process trains there, or a model is there without an intact checkpoint.
     explicit training_run(train_options const& options);
-    // Removes the directory of a new run that failed before its first step.
+    // Removes the directory of a new run that failed before its first step, and the token file of a text that begin()
+    // refused.
     ~training_run();
     training_run(training_run const&) = delete;
     training_run& operator=(training_run const&) = delete;
 
     // The documents to train on, tokenised once: the ids stay in a token file in the directory, or at the options'
-    // `tokens`. Creates the directory of a new run if the file goes there. Throws as training_text and begin().
+    // `tokens`. Until begin() accepts it, the file of another text stays there. Creates the directory of a new run if
+    // the file goes there. Throws as training_text and begin().
     corpus text(tokenizer const& tokenizer, std::uint64_t data_seed);
 
     // Compares settings with the run's original ones, then creates the directory or truncates its log to the
     // checkpoint. Returns false, with a message, if the run is finished. Throws errc::usage with a table of differing
     // settings unless --override is given, and errc::storage if another process has begun a run there. `holds_out`:
     // text is held out, so a finished run was also evaluated at its end. `fits` throws if the initial model does not
-    // fit; it is called before anything changes.
+    // fit; it is called before anything changes, and then the options' `on_begin`.
     bool begin(recipe_record settings, training_recipe const& recipe, bool holds_out,
                std::function<void()> const& fits);
 
@@ -99,8 +101,10 @@ public:
     int end(std::string_view remark);
 
 private:
-    void find();            // the checkpoint to resume from
-    void make_directory();  // of a new run, unless it is made
+    void find();                                    // the checkpoint to resume from
+    void make_directory();                          // of a new run, unless it is made
+    [[nodiscard]] std::string tokens_path() const;  // of the token file
+    [[nodiscard]] std::string new_tokens_path() const { return tokens_path() + ".new"; }  // of one to replace it
     // Uses rank 0's checkpoint on all ranks.
     void take_from_first();
     // Rank 0's part of begin(): opens the directory and the log. False if the run is finished.
@@ -122,6 +126,7 @@ private:
     index_t planned_ = 0;          // 0 if only time ends the run
     std::optional<index_t> kept_;  // step of the newest checkpoint
     bool made_ = false;            // this object created the directory
+    bool begun_ = false;           // begin() accepted the run
     bool holds_out_ = false;
 };
 

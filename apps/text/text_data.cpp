@@ -191,17 +191,24 @@ text_extent extent_of(data_options const& data) {
 }
 
 corpus training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
-                     std::string const& path) {
+                     std::string const& path, std::string const& aside) {
     selected const documents(data, split::train, data_seed);
     auto const made = [&] {
         if (path.empty() || is_generated(data.sources)) return build_corpus(data.sources, tokenizer, documents);
         auto const digest = digest_of(data.sources, tokenizer, documents);
         token_file::reason why;
-        if (auto stored = stored_corpus(path, digest, tokenizer, why)) return *std::move(stored);
+        token_file::reason why_aside;
+        auto stored = stored_corpus(path, digest, tokenizer, why);
+        if (stored && !aside.empty() && is_first_rank()) std::filesystem::remove(aside);  // left by a killed process
+        if (!stored && !aside.empty()) stored = stored_corpus(aside, digest, tokenizer, why_aside);
+        if (stored && stored->skipped() > 0)
+            log_line(sentence("training: ", stored->skipped(), " malformed documents were skipped when the text was ",
+                              "tokenised into ", path));
+        if (stored) return *std::move(stored);
         if (!is_first_rank()) return build_corpus(data.sources, tokenizer, documents);  // no folder in common
         log_line("tokenises the text into " + path +
                  (calm::is_there(path) ? ": the file there is not used: " + why : ""));
-        return store_corpus(path, digest, data.sources, tokenizer, documents);
+        return store_corpus(aside.empty() ? path : aside, digest, data.sources, tokenizer, documents);
     };
     return in_turn([&] { return made_by(made); });
 }

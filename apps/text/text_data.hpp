@@ -64,9 +64,10 @@ inline constexpr char const* tokens_file = "text.tokens";
 
 // The documents to train on. Generated text is held in memory, and any text if the path is empty. Otherwise the ids are
 // in a token file at the path, which rank 0 writes unless it holds those of this text and tokenizer. Ranks that do not
-// see it hold the ids in memory.
+// see it hold the ids in memory. If `aside` is given, rank 0 writes the file there, and the one at the path stays until
+// the caller replaces it; afterwards a file is there only if it is the one in use.
 corpus training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
-                     std::string const& path = "");
+                     std::string const& path = "", std::string const& aside = "");
 
 // The size of the training text, counted without storing it. Throws errc::data if it is shorter than one block.
 text_size size_of_training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "support/sentences.hpp"
+#include "support/standard_error.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -121,6 +122,31 @@ BOOST_AUTO_TEST_CASE(malformed_documents_end_the_work_unless_they_are_skipped) {
     }
     data.skip_bad = true;
     BOOST_TEST(training_text(data, {}, 1).documents() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(skipped_documents_are_reported_again_when_the_ids_are_used_again) {
+    test::temporary_folder const folder;
+    auto data = from(folder.with("a.jsonl", "{\"text\": \"one\"}\nbad\n{\"text\": \"two\"}\n"));
+    data.skip_bad = true;
+    auto const path = folder.path("text.tokens");
+    auto const said = [&] { return test::standard_error_of([&] { (void)training_text(data, {}, 1, path); }); };
+    BOOST_TEST(test::has(said(), "training: 1 malformed documents skipped, by cause:"));
+    BOOST_TEST(test::has(said(), "training: 1 malformed documents were skipped when the text was tokenised into"));
+}
+
+BOOST_AUTO_TEST_CASE(a_token_file_aside_leaves_the_one_of_another_text) {
+    test::temporary_folder const folder;
+    auto const data = from(folder.with("a.txt", "one"));
+    auto const path = folder.path("text.tokens"), aside = folder.path("text.tokens.new");
+    (void)training_text(data, {}, 1, path);
+    auto const before = folder.content("text.tokens");
+    (void)folder.with("text.tokens.new", "of a killed process");
+    BOOST_TEST(training_text(data, {}, 1, path, aside).tokens() == 3U);
+    BOOST_TEST(!std::filesystem::exists(aside));
+    (void)folder.with("a.txt", "three");
+    for (int time = 0; time < 2; ++time) BOOST_TEST(training_text(data, {}, 1, path, aside).tokens() == 5U);
+    BOOST_TEST((folder.content("text.tokens") == before));
+    BOOST_TEST(std::filesystem::exists(aside));
 }
 
 BOOST_AUTO_TEST_CASE(skip_bad_is_mentioned_only_where_it_helps) {

@@ -302,6 +302,45 @@ BOOST_AUTO_TEST_CASE(a_renamed_text_is_the_same_choice) {
     BOOST_TEST(has(shop.good(run + "5 --override --data same.txt").err, "resumes after step 3"));
 }
 
+BOOST_AUTO_TEST_CASE(a_refused_command_changes_nothing_of_a_run) {
+    workshop const shop;
+    std::string const sizes_of_ar = "--config tiny-ar --batch 2 --block 64 --threads 1 ";
+    std::string const run = "train text --data text.txt " + sizes_of_ar + "--out run ";
+    std::string const stage = "train ar --tokenizer run/tokenizer.model --data text.txt " + sizes_of_ar + "--out ar ";
+    shop.good(run + "--steps 3");
+    shop.good(stage + "--steps 3");
+    auto const files = [&] {
+        std::string all;
+        for (auto const* const name : {"run/text.tokens", "run/plan.json", "run/run.json", "run/options.toml",
+                                       "ar/text.tokens", "ar/run.json", "ar/options.toml"})
+            all += shop.folder.content(name);
+        for (auto const* const name : {"run/text.tokens.new", "ar/text.tokens.new"}) BOOST_TEST(!shop.there(name));
+        return all;
+    };
+    auto const before = files();
+    shop.good("cp text.txt as_it_was.txt; echo 1 >>text.txt");
+    BOOST_TEST(has(shop.refused(stage + "--steps 3"), "started with other settings"));
+    shop.good("echo 1 >text.txt");  // less than a block
+    BOOST_TEST(has(shop.refused(run + "--steps 3 --override --rate 1e-3", 4), "the text has only"));
+    BOOST_TEST((files() == before));
+    shop.good("cp as_it_was.txt text.txt");
+    auto const again = shop.good(run + "--steps 5 --override");
+    BOOST_TEST(has(again.err, "resumes after step 3"), again.err);
+    BOOST_TEST(!has(again.err, "tokenises the text"), again.err);
+    BOOST_TEST((files() != before));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_has_its_tokenizer_before_its_model) {
+    workshop const shop;
+    shop.good("mkdir run empty; echo {} >run/plan.json; "
+              "train tokenizer --vocabulary 259 --data text.txt --out run/tokenizer.model");
+    BOOST_TEST(shop.good("tokenize run --format ids --text AB").out == "65 66\n");
+    auto const none = shop.refused("tokenize empty --text AB", 6);
+    BOOST_TEST(has(none, "found none of empty/config.json, empty/tokenizer.model and empty/tokenizer.json"), none);
+    shop.good("rm run/tokenizer.model");
+    BOOST_TEST(has(shop.refused("tokenize run --text AB", 6), "found none of run/model/config.json"));
+}
+
 BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     workshop const shop;
     std::string const softmax =

@@ -4,10 +4,6 @@
 
 #include "run/training_run.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <utility>
@@ -16,6 +12,7 @@
 #include "calm/io/detail/replaced_directory.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
+#include "support/standard_error.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace calm;
@@ -28,21 +25,6 @@ void write_model(std::string const& directory) {
     replaced_directory target(directory);
     target.write("config.json", "{}\n");
     target.commit();
-}
-
-// The standard error output of a call.
-template <class Call> std::string standard_error_of(Call const& call) {
-    temporary_folder const folder;
-    std::fflush(stderr);
-    int const before = ::dup(STDERR_FILENO);
-    int const file = ::open(folder.path("said").c_str(), O_WRONLY | O_CREAT, 0600);
-    ::dup2(file, STDERR_FILENO);
-    call();
-    std::fflush(stderr);
-    ::dup2(before, STDERR_FILENO);
-    ::close(file);
-    ::close(before);
-    return folder.content("said");
 }
 
 // A run of 13 steps, the last of which is not a multiple of ten and so not logged as such.

@@ -1,5 +1,5 @@
-// Arbitrary bytes as a tokenizer file: refused, or a tokenizer that restores every text. If it can be written as lines,
-// reading them gives an equal tokenizer.
+// Arbitrary bytes as a tokenizer file: refused, or a tokenizer that restores every text, unless it normalizes text. If
+// it can be written as lines, reading them gives an equal tokenizer.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     try {
         auto const words = calm::parse_tokenizer(bytes, "fuzz");
         if (words.is_markov()) return 0;
-        if (words.decode(words.encode(text)) != text) std::abort();
+        auto const restored = words.decode(words.encode(text));
+        if (!words.normalizes() && restored != text) std::abort();
         std::string lines;
         try {
             lines = words.lines();

@@ -10,11 +10,13 @@
 #include <memory>
 
 #include "calm/text/block_reader.hpp"
+#include "calm/text/load_tokenizer.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "compressed.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
+#include "tokenizer_files.hpp"
 
 namespace {
 
@@ -263,8 +265,26 @@ BOOST_AUTO_TEST_CASE(a_text_that_cannot_be_read_is_not_stored) {
     BOOST_TEST(folder.content("text.tokens") == before);
     BOOST_TEST(!std::filesystem::exists(path + ".partial"));
     calm::skipped_documents skipped;
-    BOOST_TEST(stored(path, bad, words, {.skip = &skipped}).documents() == 3U);
-    BOOST_TEST(skipped.count == 1U);
+    for (std::uint64_t const time : {1U, 2U}) {
+        auto const text = stored(path, bad, words, {.skip = &skipped});
+        BOOST_TEST(text.documents() == 3U);
+        BOOST_TEST(text.skipped() == 1U);
+        BOOST_TEST(skipped.count == time);
+    }
+    BOOST_TEST(stored(path, good, words).skipped() == 0U);
+}
+
+// ICU's version of Unicode decides what composes, PCRE2's what matches.
+BOOST_AUTO_TEST_CASE(the_unicode_of_the_normalizer_counts_where_it_is_used) {
+    if (!calm::detail::has_nfc) return;
+    calm::tokenizer const plain;
+    auto file = calm::test::json_of(calm::bpe_trainer().train(0));
+    file.normalizer = R"({"type":"NFC"})";
+    auto const normalizing = calm::parse_tokenizer(file.text(), "tokenizer.json");
+    BOOST_TEST(calm::detail::unicode_versions(plain) == calm::unicode_version());
+    BOOST_TEST(calm::detail::unicode_versions(normalizing) ==
+               calm::unicode_version() + " NFC " + calm::detail::nfc_unicode_version());
+    BOOST_TEST(calm::detail::nfc_unicode_version().find('.') != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(malformed_documents_are_counted_once) {

@@ -115,6 +115,17 @@ std::string model(std::string const& key, std::string const& value) {
     return changed([&](auto& f) { f.more_of_model = ",\"" + key + "\":" + value; });
 }
 
+std::string const sequence = R"({"Sequence":{"id":"A","type_id":0}})";
+std::string special(std::string const& name) {
+    return R"({"SpecialToken":{"id":")" + name + R"(","type_id":0}})";
+}
+std::string post(std::string const& single, std::string const& tokens) {
+    return changed([&](auto& f) {
+        f.post_processor =
+            R"({"type":"TemplateProcessing","single":[)" + single + R"(],"special_tokens":{)" + tokens + "}}";
+    });
+}
+
 std::string many_added() {
     std::string list = "[" + json_added(258, "<|endoftext|>");
     for (token_id i = 1; i < 5000; ++i) list += "," + json_added(258 + i, "<" + std::to_string(i) + ">", i != 7);
@@ -214,6 +225,21 @@ BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {
         {"a foreign post_processor",
          replaced(R"("post_processor":{"type":"ByteLevel")", R"("post_processor":{"type":"BertProcessing")"),
          "post_processor.type", "expected \"TemplateProcessing\", found \"BertProcessing\""},
+        {"a first token that is none", post(special("[CLS]") + "," + sequence, R"("[CLS]":{"ids":[7]})"),
+         "post_processor.single[0].SpecialToken.id", "expected the name of an added token, found \"[CLS]\""},
+        {"two first tokens", post(special("[PAD]") + "," + special("[PAD]") + "," + sequence, ""),
+         "post_processor.single[1].SpecialToken.id", "found a second one, \"[PAD]\""},
+        {"two first tokens of two processors", changed([](auto& f) {
+             auto const one = R"({"type":"TemplateProcessing","single":[)" + special("[PAD]") + "]}";
+             f.post_processor = R"({"type":"Sequence","processors":[)" + one + "," + one + "]}";
+         }),
+         "post_processor.processors[1].single[0].SpecialToken.id", "found a second one, \"[PAD]\""},
+        {"a first token of another id", post(special("[PAD]") + "," + sequence, R"("[PAD]":{"ids":[65]})"),
+         "post_processor.special_tokens[\"[PAD]\"].ids", "only the id of the added token, 260, found [65]"},
+        {"a first token of two ids", post(special("[PAD]") + "," + sequence, R"("[PAD]":{"ids":[260,260]})"),
+         "post_processor.special_tokens[\"[PAD]\"].ids", "found [260,260]"},
+        {"a first token without ids", post(special("[PAD]") + "," + sequence, ""),
+         "post_processor.special_tokens[\"[PAD]\"]", "expected the ids of the token that begins a text, found none"},
         {"a foreign decoder", changed([](auto& f) { f.decoder = R"({"type":"Metaspace"})"; }), "decoder.type",
          "expected \"ByteLevel\", found \"Metaspace\""},
         {"no model", "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}}", "model", "found none"},

@@ -25,6 +25,8 @@ struct tokenizer_json_text {
         R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" + json_string(piece_pattern) +
         R"(},"behavior":"Isolated","invert":false},)"
         R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
+    std::string post_processor =
+        R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true})";
     std::string decoder = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true})";
     std::string more;  // more keys of the file
     std::string type = "\"BPE\"";
@@ -48,7 +50,7 @@ struct tokenizer_json_text {
         key("added_tokens", added_tokens);
         key("normalizer", normalizer);
         key("pre_tokenizer", pre_tokenizer);
-        key("post_processor", R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true})");
+        key("post_processor", post_processor);
         key("decoder", decoder);
         out += more + ",\"model\":{";
         key("type", type);
@@ -95,10 +97,10 @@ inline std::string json_merges(token_table const& table, token_id size, bool as_
     return out + "]";
 }
 
-inline std::string json_added(token_id id, std::string_view name, bool special = true) {
+inline std::string json_added(token_id id, std::string_view name, bool special = true, bool normalized = false) {
     return R"({"id":)" + std::to_string(id) + R"(,"content":)" + json_string(name) +
-           R"(,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":)" +
-           (special ? "true}" : "false}");
+           R"(,"single_word":false,"lstrip":false,"rstrip":false,"normalized":)" + (normalized ? "true" : "false") +
+           R"(,"special":)" + (special ? "true}" : "false}");
 }
 
 // BOS, EOS and PAD after `size` tokens, as in a vocabulary trained here.

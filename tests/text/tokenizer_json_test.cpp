@@ -265,6 +265,41 @@ BOOST_AUTO_TEST_CASE(added_tokens_that_are_not_special_match_in_text) {
     BOOST_TEST(words.fingerprint() != parsed(small_file()).fingerprint());
 }
 
+// Tokens that are not normalized match first, wherever they are; the ids are those of the package `tokenizers`.
+BOOST_AUTO_TEST_CASE(added_tokens_match_in_two_searches) {
+    auto file = json_of(trained(0));
+    auto const tokens = [&](std::vector<std::string> const& added) {
+        file.added_tokens = "[" + json_added(256, "<|endoftext|>");
+        for (auto const& one : added) file.added_tokens += "," + one;
+        file.added_tokens += "]";
+        return parsed(file);
+    };
+    auto const same = [](tokenizer const& words, std::string const& text, std::vector<token_id> const& ids) {
+        BOOST_TEST(words.encode(text) == ids, text);
+        for (std::size_t part = 1; part < 3; ++part) {
+            calm::token_stream stream(words);
+            std::vector<token_id> in_parts;
+            for (std::size_t at = 0; at < text.size(); at += part) stream.push(text.substr(at, part), in_parts);
+            stream.finish(in_parts);
+            BOOST_TEST(in_parts == ids, text);
+        }
+    };
+    auto const abc = json_added(257, "abc", false, true), bcd = json_added(258, "bcd", false);
+    auto const plain = tokens({abc, bcd, json_added(259, "ab", false)});
+    same(plain, "abcd", {259, 99, 100});
+    same(plain, "xabc", {120, 259, 99});
+    same(plain, "bcdabc", {258, 259, 99});
+    auto const with_special = tokens({abc, bcd, json_added(259, "zab"), json_added(260, "abz", true, true)});
+    same(with_special, "abcd", {97, 258});
+    same(with_special, "zabc", {122, 257});
+    same(with_special, "abzabcd", {97, 98, 122, 257, 100});
+    same(with_special, "bcdabcb", {258, 257, 98});
+    BOOST_TEST(tokens({abc, bcd}).fingerprint() != tokens({json_added(257, "abc", false), bcd}).fingerprint());
+    // Tokens that cannot overlap need one search, and the kind of each makes no difference.
+    auto const apart = json_added(258, "<b>", false);
+    BOOST_TEST(tokens({abc, apart}).fingerprint() == tokens({json_added(257, "abc", false), apart}).fingerprint());
+}
+
 BOOST_AUTO_TEST_CASE(added_tokens_that_nfc_could_change_are_refused) {
     if (!calm::detail::has_nfc) return;
     auto file = small_file();

@@ -11,6 +11,7 @@
 
 #include "calm/base/detail/number_text.hpp"
 #include "calm/base/quoted.hpp"
+#include "calm/train/detail/rank_settings.hpp"
 #include "calm/train/recipe.hpp"
 
 namespace calm {
@@ -41,20 +42,16 @@ inline std::string const* value_of(recipe_record const& record, std::string cons
 // intervals and measurements do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
     bool const cosine = r.schedule == rate_schedule::cosine;
-    auto const& a = r.optimizer;
-    to.push_back({"accumulation", std::to_string(r.accumulation)});
-    to.push_back({"rate", shortest(r.rate)});
-    to.push_back({"warmup", std::to_string(r.warmup)});
-    to.push_back({"schedule", cosine ? "cosine" : "constant"});
-    if (cosine && r.steps > 0) to.push_back({"steps", std::to_string(r.steps)});
-    if (cosine && r.steps == 0) to.push_back({"seconds", shortest(r.seconds)});
-    to.push_back({"beta1", shortest(a.beta1)});
-    to.push_back({"beta2", shortest(a.beta2)});
-    to.push_back({"eps", shortest(a.eps)});
-    to.push_back({"weight-decay", shortest(a.weight_decay)});
-    to.push_back({"clip", shortest(a.clip)});
-    if (a.muon != 0) to.push_back({"muon", shortest(a.muon)});
-    if (r.rounding == weight_rounding::stochastic) to.push_back({"rounding", "stochastic"});
+    auto const affects_weights = [&](std::string const& option) {
+        if (option == "steps") return cosine && r.steps > 0;
+        if (option == "seconds") return cosine && r.steps == 0;
+        if (option == "muon") return r.optimizer.muon != 0;
+        if (option == "rounding") return r.rounding == weight_rounding::stochastic;
+        auto const others = {"evaluate-every", "save-every", "steps per report", "first phase", "skip-nonfinite"};
+        return std::find(others.begin(), others.end(), option) == others.end();
+    };
+    for (auto& [option, value] : detail::settings_of(r))
+        if (affects_weights(option)) to.push_back({std::move(option), std::move(value)});
 }
 
 // The settings of an autoencoder's recipe, and the seed.

@@ -61,6 +61,11 @@ void add_documents(std::span<std::string const> specs, tokenizer const& encoder,
     });
 }
 
+// The versions of Unicode by which a tokenizer matches text, and normalizes it if it does.
+inline std::string unicode_versions(tokenizer const& tokenizer) {
+    return unicode_version() + (tokenizer.normalizes() ? " NFC " + nfc_unicode_version() : "");
+}
+
 // The size and a checksum of a file's bytes.
 inline std::string content_of(std::string const& path) {
     auto const file = open_for_reading(path);
@@ -104,7 +109,7 @@ inline std::string content_of(std::string const& path) {
         hash.add(std::string_view("\0", 1));
     };
     add(tokenizer.fingerprint());
-    add(unicode_version());  // of the tokenizer's matcher
+    add(detail::unicode_versions(tokenizer));
     for (std::uint64_t const number :
          {std::uint64_t{selection.use == split::train}, std::uint64_t{selection.skip != nullptr},
           std::uint64_t{selection.limits.line}, std::uint64_t{selection.limits.file},
@@ -142,8 +147,9 @@ inline std::string content_of(std::string const& path) {
                                          std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
     token_file_writer writer(path);
+    std::uint64_t const before = selection.skip != nullptr ? selection.skip->count : 0;
     detail::add_documents(specs, tokenizer, selection, writer);
-    writer.commit(digest);
+    writer.commit(digest, selection.skip != nullptr ? selection.skip->count - before : 0);
     token_file::reason why;
     if (auto made = stored_corpus(path, digest, tokenizer, why)) return *std::move(made);
     throw error(errc::storage, path, "", "was not read as it was written: " + why);

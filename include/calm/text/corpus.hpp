@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -52,6 +53,8 @@ public:
     }
     // The number of ids of document i, without reading them.
     [[nodiscard]] std::size_t size(std::size_t i) const { return file_ ? file_->size(i) : ends_[i] - begin(i); }
+    // The number of malformed documents that were skipped when the token file was written; 0 in memory.
+    [[nodiscard]] std::uint64_t skipped() const { return file_ ? file_->facts().skipped : 0; }
     // The special tokens for packing; all -1 if there are none.
     [[nodiscard]] special_tokens const& specials() const { return specials_; }
 

@@ -21,10 +21,7 @@ namespace calm {
     std::size_t const first = bytes.substr(0, limits::tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
     if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));
     auto tokenizer = tokenizer::parse_lines(bytes, path);
-    // Vocabularies trained here begin with byte 0; of the published ones only Llama 3's is known to have this pattern.
-    bool const ours = tokenizer.is_markov() || tokenizer.bytes(0) == std::string_view("\0", 1);
-    constexpr token_id llama3 = 128257;
-    if (!ours && tokenizer.vocabulary_size() != llama3)
+    if (!tokenizer.is_pattern_known())
         throw error(errc::tokenizer, path, "",
                     "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
                     "pattern of pieces the format does not tell: use the model's tokenizer.json");

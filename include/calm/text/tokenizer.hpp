@@ -161,8 +161,9 @@ public:
     // SHA-256 in hexadecimal of everything that gives ids their meaning. For id 0..V-1, the length (32-bit
     // little-endian) and bytes, length 0 for a special token. For BOS, EOS and PAD, the length and bytes of the name,
     // and the id. The pattern; of several each again with its length. "NFC" if text is normalized. For tokens that are
-    // matched in text, the length and bytes, and the id. Unless merging is by id with look-up of whole pieces, also
-    // whether these are looked up, and the merges in order. Independent of the format of the file.
+    // matched in text, the length and bytes, and the id; "normalized" before those of a second search. Unless merging
+    // is by id with look-up of whole pieces, also whether these are looked up, and the merges in order. Independent of
+    // the format of the file.
     [[nodiscard]] std::string fingerprint() const {
         sha256 hash;
         auto const number = [&](auto value) { hash.add_u32(static_cast<std::uint32_t>(value)); };
@@ -180,10 +181,15 @@ public:
         if (v_.patterns.size() > 1)
             for (auto const& one : v_.patterns) sized(one->pattern());
         if (v_.is_nfc) hash.add("NFC");
-        for (added_token const& one : v_.added.all()) {
-            sized(one.text);
-            number(one.id);
-        }
+        auto const matched = [&](added_tokens const& tokens) {
+            for (added_token const& one : tokens.all()) {
+                sized(one.text);
+                number(one.id);
+            }
+        };
+        matched(v_.added);
+        if (!v_.added_normalized.all().empty()) hash.add("normalized");
+        matched(v_.added_normalized);
         if (!v_.merges && v_.whole_pieces) return hash.hex();
         number(v_.whole_pieces);
         for (std::int32_t rank = 0; v_.merges && rank < static_cast<std::int32_t>(v_.merges->size()); ++rank) {
@@ -199,6 +205,12 @@ public:
         for (auto const& one : v_.patterns) lines += (lines.empty() ? "" : "\n") + one->pattern();
         return is_markov() ? std::string() : lines;
     }
+
+    // Whether text is changed to Unicode's normalization form C first; decode(encode(text)) may then differ from text.
+    [[nodiscard]] bool normalizes() const { return v_.is_nfc; }
+
+    // Whether pattern() is that of its file; false for rank lines of an unknown program, which do not have it.
+    [[nodiscard]] bool is_pattern_known() const { return v_.is_pattern_known; }
 
     // The usual name of the file it came from: tokenizer.json or tokenizer.model.
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
@@ -246,23 +258,42 @@ class token_stream {
 public:
     // Begins a text. Throws errc::memory.
     explicit token_stream(tokenizer const& tokenizer) :
-        tokenizer_(tokenizer), work_(tokenizer.working()), added_(tokenizer.v_.added), pieces_(tokenizer.v_.patterns) {}
+        tokenizer_(tokenizer), work_(tokenizer.working()), added_(tokenizer.v_.added),
+        added_normalized_(tokenizer.v_.added_normalized), pieces_(tokenizer.v_.patterns) {}
 
     // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (tokenizer_.is_markov()) return tokenizer_.encode(part, ids);
-        if (tokenizer_.v_.added.all().empty()) return add(part, ids);
+        if (tokenizer_.v_.added.all().empty()) return search(part, ids);
         added_.push(
-            part, [&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
+            part, [&](std::string_view text) { search(text, ids); },
+            [&](token_id id) {
+                end_search(ids);
+                add(id, ids);
+            });
     }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
-        added_.finish([&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
+        added_.finish([&](std::string_view text) { search(text, ids); },
+                      [&](token_id id) {
+                          end_search(ids);
+                          add(id, ids);
+                      });
+        end_search(ids);
         if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
         pieces_.finish([&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
     }
 
 private:
+    // Text between the tokens of the first search.
+    void search(std::string_view text, std::vector<token_id>& ids) {
+        if (tokenizer_.v_.added_normalized.all().empty()) return add(text, ids);
+        added_normalized_.push(
+            text, [&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    }
+    void end_search(std::vector<token_id>& ids) {
+        added_normalized_.finish([&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    }
     void add(std::string_view text, std::vector<token_id>& ids) {
         if (tokenizer_.v_.is_nfc)
             normalized_.push(text, [&](std::string_view part) { cut(part, ids); });
@@ -282,6 +313,7 @@ private:
     tokenizer const& tokenizer_;
     tokenizer::piece_work work_;
     added_token_stream added_;
+    added_token_stream added_normalized_;
     nfc_stream normalized_;
     piece_cutter pieces_;
 };

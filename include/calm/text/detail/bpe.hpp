@@ -34,7 +34,8 @@ struct merge_rules {
     }
 };
 
-// Merges pieces one after another, reusing its buffers. Every single byte must be a token of the table.
+// Merges pieces one after another, reusing its buffers. Every byte of a piece must be a token of the table; bytes that
+// the table lacks are the caller's to refuse.
 template <class Rules> class bpe_merger {
 public:
     // The table and everything that the rules refer to must outlive it.

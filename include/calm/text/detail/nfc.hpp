@@ -4,7 +4,9 @@
 #ifdef CALM_ICU
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
 #include <unicode/utf8.h>
+#include <unicode/uversion.h>
 #endif
 
 #include <cstddef>
@@ -32,7 +34,16 @@ inline icu::Normalizer2 const& nfc() {
     return *instance;
 }
 
-// The NFC of valid UTF-8.
+// ICU's version of Unicode, e.g. "14.0", which decides what composes.
+inline std::string nfc_unicode_version() {
+    UVersionInfo version{};
+    u_getUnicodeVersion(version);
+    char text[U_MAX_VERSION_STRING_LENGTH];
+    u_versionToString(version, text);
+    return text;
+}
+
+// The NFC of valid UTF-8 of less than 2 GiB, which ICU's lengths can count.
 inline std::string nfc_of(std::string_view text) {
     std::string out;
     icu::StringByteSink<std::string> sink(&out);
@@ -51,6 +62,9 @@ inline bool begins_nfc(std::string_view text) {
 }
 #else
 inline constexpr bool has_nfc = false;
+inline std::string nfc_unicode_version() {
+    return {};
+}
 inline std::string nfc_of(std::string_view) {
     throw error(errc::tokenizer, "NFC needs ICU: install libicu-dev and build again with CALM_ICU");
 }
@@ -74,7 +88,7 @@ public:
         held_ = all.substr(ready);
         normalize(std::string_view(all).substr(0, ready), out);
     }
-    // Calls out for the rest; another text may then begin.
+    // Calls out for the rest; another text may then begin. Throws as push.
     template <class Out> void finish(Out const& out) {
         std::string const all = std::move(held_);
         held_.clear();
@@ -94,10 +108,19 @@ private:
         return 0;
     }
 
+    // Bytes that ICU gets at a time, far below the 2 GiB that it can count.
+    static constexpr std::size_t portion = std::size_t{16} << 20;
+    static_assert(portion > longest_piece);
+
     template <class Out> static void normalize(std::string_view text, Out const& out) {
         while (!text.empty()) {
             std::size_t const valid = valid_prefix(text);
-            if (valid > 0) out(detail::nfc_of(text.substr(0, valid)));
+            for (std::string_view rest = text.substr(0, valid); !rest.empty();) {
+                std::size_t const size = rest.size() <= portion ? rest.size() : last_boundary(rest.substr(0, portion));
+                require_piece(size > 0 ? 0 : portion);
+                out(detail::nfc_of(rest.substr(0, size)));
+                rest.remove_prefix(size);
+            }
             text.remove_prefix(valid);
             std::size_t const invalid = invalid_prefix(text);
             if (invalid > 0) out(text.substr(0, invalid));

@@ -24,23 +24,25 @@ namespace calm {
 // bytes, then for every document the number of ids up to its end, 64 bits.
 struct token_file_facts {
     // Format and version.
-    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '3', '\n', '\0', '\n'};
+    std::array<char, 16> magic{'c', 'a', 'l', 'm', ' ', 't', 'o', 'k', 'e', 'n', 's', ' ', '4', '\n', '\0', '\n'};
     std::uint32_t byte_order = 0x01020304;            // in native byte order
     std::uint32_t bytes_of_token = sizeof(token_id);  // 4
     std::array<char, 64> digest{};                    // SHA-256 of everything that determines the ids
     std::uint64_t tokens = 0;                         // total ids
     std::uint64_t documents = 0;                      // number of documents
+    std::uint64_t skipped = 0;                        // malformed documents that were left out
     std::uint64_t body = 0;                           // checksum of everything before these facts
     std::uint64_t own = 0;                            // checksum of the facts above
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
-// A checksum of bytes that come in chunks of `portion`, the last one shorter. Detects accidents, not attacks.
+// A checksum of bytes that come in chunks. Detects accidents, not attacks.
 class portion_sum {
 public:
-    static constexpr std::size_t portion = std::size_t{1} << 20;  // bytes
+    static constexpr std::size_t portion = std::size_t{1} << 20;  // bytes of a token file's chunks, but the last
 
-    // Adds a chunk; its size must be a multiple of eight bytes.
+    // Adds a chunk of any size. Where chunks end is part of the checksum: a sum of the same bytes in other chunks
+    // differs.
     void add(std::span<std::byte const> bytes) {
         if (bytes.empty()) return;
         std::array<std::uint64_t, 4> lanes{state_, ~state_, 0x9e3779b97f4a7c15U, bytes.size()};

@@ -36,9 +36,9 @@ public:
         return static_cast<std::size_t>(ends_.back() - before);
     }
 
-    // Completes the file and replaces the one at its path; the digest has 64 characters. Throws errc::storage; an
-    // existing file then remains.
-    void commit(std::string_view digest) {
+    // Completes the file and replaces the one at its path; the digest has 64 characters, `skipped` counts malformed
+    // documents that were left out. Throws errc::storage; an existing file then remains.
+    void commit(std::string_view digest, std::uint64_t skipped = 0) {
         write_ids();
         token_id const none = 0;
         if (written_ % 2 == 1) append(std::as_bytes(std::span(&none, 1)));
@@ -49,6 +49,7 @@ public:
         std::copy(digest.begin(), digest.end(), facts.digest.begin());
         facts.tokens = written_;
         facts.documents = ends_.size();
+        facts.skipped = skipped;
         facts.body = sum_.value();
         facts.own = detail::own_sum(facts);
         file_.write(std::as_bytes(std::span(&facts, 1)));

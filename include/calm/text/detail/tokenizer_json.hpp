@@ -2,6 +2,7 @@
 // Hugging Face's tokenizer.json: byte-level BPE. Settings that would change ids and are not supported are refused.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -45,7 +46,7 @@ public:
         if (auto const decoder = find(file, "decoder"); decoder && !decoder->is_null())
             expect(type_of(as_object(*decoder, "decoder"), "decoder"), "decoder.type", "ByteLevel");
         read_patterns(file);
-        std::string_view const first = first_special(find(file, "post_processor"), "post_processor");
+        auto const first = first_special(find(file, "post_processor"), "post_processor");
         object const model = as_object(present(file, "", "model"), "model");
         check_model(model);
         read_tokens(file, model, first);
@@ -154,31 +155,56 @@ private:
         }
     }
 
-    // The name of the special token that the post-processor puts before a text; empty if it puts none there.
-    std::string_view first_special(std::optional<element> found, std::string const& place) const {
+    // The special token that a post-processor puts before a text.
+    struct leading_special {
+        std::string_view name;            // empty: it puts none there
+        std::string place;                // of the name
+        std::optional<element> ids = {};  // that the post-processor has for it
+        std::string ids_place = {};
+    };
+
+    // Throws if the post-processor puts several there.
+    leading_special first_special(std::optional<element> found, std::string const& place) const {
         if (!found || found->is_null()) return {};
         object const o = as_object(*found, place);
         auto const type = type_of(o, place);
         if (type == "Sequence") {
             only(o, place, {"type", "processors"});
             std::string const list_place = place + ".processors";
-            std::string_view first;
+            leading_special first;
             std::size_t i = 0;
             for (element const one : as_array(present(o, place, "processors"), list_place))
-                if (auto const name = first_special(one, at(list_place, i++)); !name.empty()) first = name;
+                add_leading(first, first_special(one, at(list_place, i++)));
             return first;
         }
         if (type == "ByteLevel") return {};
         expect(type, place + ".type", "TemplateProcessing");
         std::string const single = place + ".single";
+        leading_special first;
+        std::size_t i = 0;
         for (element const step : as_array(present(o, place, "single"), single)) {
-            object const first = as_object(step, at(single, 0));
-            auto const special = find(first, "SpecialToken");
-            if (!special) return {};
-            std::string const inner = at(single, 0) + ".SpecialToken";
-            return as_string(present(as_object(*special, inner), inner, "id"), inner + ".id");
+            std::string const at_step = at(single, i++);
+            auto const special = find(as_object(step, at_step), "SpecialToken");
+            if (!special) break;
+            std::string const inner = at_step + ".SpecialToken";
+            auto const name = as_string(present(as_object(*special, inner), inner, "id"), inner + ".id");
+            add_leading(first, {name, inner + ".id"});
         }
-        return {};
+        auto const known = find(o, "special_tokens");
+        if (first.name.empty() || !known) return first;
+        std::string const known_place = place + ".special_tokens";
+        std::string const of_first = known_place + "[" + in_quotes(first.name, '"') + "]";
+        auto const entry = find(as_object(*known, known_place), first.name);
+        if (!entry) fail(of_first, "expected the ids of the token that begins a text, found none");
+        first.ids_place = of_first + ".ids";
+        first.ids = present(as_object(*entry, of_first), of_first, "ids");
+        return first;
+    }
+    void add_leading(leading_special& first, leading_special more) const {
+        if (!first.name.empty() && !more.name.empty())
+            fail(more.place, "expected one special token before a text, found a second one, " +
+                                 in_quotes(more.name, '"') + ": only one beginning of text is supported");
+        if (!more.name.empty()) first = std::move(more);
     }
 
     void check_model(object model) {
@@ -212,7 +238,7 @@ private:
     };
 
     // Reads the ids 0 .. V-1, each assigned once, to a token of model.vocab or to a special token.
-    void read_tokens(object file, object model, std::string_view first) {
+    void read_tokens(object file, object model, leading_special const& first) {
         object const vocab = as_object(present(model, "model", "vocab"), "model.vocab");
         std::size_t limit = 0;
         for ([[maybe_unused]] auto const field : vocab) ++limit;
@@ -291,7 +317,7 @@ private:
             t.added->special || id == v_.specials.bos || id == v_.specials.eos || id == v_.specials.pad;
         if (special) {
             v_.tokens.add_special();
-            matched_.push_back({std::string(t.name), -1});
+            matched_.push_back({{std::string(t.name), -1}, t.added->normalized});
             return true;
         }
         // NFC leaves spaces alone, so that they match before it as after it.
@@ -299,19 +325,50 @@ private:
         if (v_.is_nfc && t.added->normalized && !spaces)
             fail(t.added->place + ".normalized",
                  "expected false for a token that is not special, next to the normalizer NFC; found true");
-        matched_.push_back({std::string(t.name), id});
+        matched_.push_back({{std::string(t.name), id}, t.added->normalized});
         if (t.added->in_vocabulary && bytes_of_letters(t.name) == t.name) return false;
         v_.tokens.add_special(t.name);
         return true;
     }
 
-    // Text is searched only if a token is not special. That takes time in proportion to their number.
+    // Text is searched only if a token is not special. That takes time in proportion to their number. A second search
+    // is needed only if a normalized token can overlap one that is not.
     void match_added() {
-        if (std::none_of(matched_.begin(), matched_.end(), [](added_token const& one) { return one.id >= 0; })) return;
+        if (std::none_of(matched_.begin(), matched_.end(), [](matched const& one) { return one.token.id >= 0; }))
+            return;
         if (matched_.size() > most_matched)
             fail("added_tokens", "expected at most " + std::to_string(most_matched) +
                                      ", because some are not special, found " + std::to_string(matched_.size()));
-        for (auto& one : matched_) v_.added.add(std::move(one.text), one.id);
+        bool const twice = kinds_may_overlap();
+        for (auto& [token, normalized] : matched_)
+            (twice && normalized ? v_.added_normalized : v_.added).add(std::move(token.text), token.id);
+    }
+
+    // Whether a normalized token may overlap one that is not, in some text. Takes little time for any file: false only
+    // if no token begins another of the other kind, and none has the first byte of another of the other kind inside.
+    [[nodiscard]] bool kinds_may_overlap() const {
+        std::array<std::array<bool, 256>, 2> begins{};  // by kind
+        for (auto const& [token, normalized] : matched_)
+            begins[normalized ? 1 : 0][static_cast<std::uint8_t>(token.text.front())] = true;
+        std::vector<matched const*> sorted;
+        for (auto const& one : matched_) {
+            auto const& others = begins[one.normalized ? 0 : 1];
+            if (std::any_of(one.token.text.begin() + 1, one.token.text.end(),
+                            [&](char c) { return others[static_cast<std::uint8_t>(c)]; }))
+                return true;
+            sorted.push_back(&one);
+        }
+        // A token is next to those that it begins.
+        std::sort(sorted.begin(), sorted.end(),
+                  [](auto const* a, auto const* b) { return a->token.text < b->token.text; });
+        std::vector<matched const*> beginnings;  // of the current token, each the beginning of the next
+        for (auto const* const one : sorted) {
+            while (!beginnings.empty() && !one->token.text.starts_with(beginnings.back()->token.text))
+                beginnings.pop_back();
+            if (!beginnings.empty() && beginnings.back()->normalized != one->normalized) return true;
+            beginnings.push_back(one);
+        }
+        return false;
     }
 
     // The added tokens by name. Text matches those that are not special.
@@ -345,8 +402,8 @@ private:
         return added;
     }
 
-    // Finds BOS, EOS and PAD by their usual names; BOS also as the `first` of the post-processor.
-    void name_specials(added_map const& added, std::string_view first) {
+    // Finds BOS, EOS and PAD by their usual names; BOS is the `first` of the post-processor, if there is one.
+    void name_specials(added_map const& added, leading_special const& first) {
         auto const named = [&](std::string& name, std::initializer_list<std::string_view> usual) {
             for (auto const candidate : usual)
                 if (auto const found = added.find(candidate); found != added.end()) {
@@ -356,10 +413,31 @@ private:
             return token_id{-1};
         };
         auto& [bos, eos, pad] = v_.names;
-        v_.bos_first = !first.empty();
-        v_.specials.bos = named(bos, {first, "<|begin_of_text|>", "<s>", deepseek_begin, "<|endoftext|>"});
+        v_.bos_first = !first.name.empty();
+        if (!first.name.empty())
+            v_.specials.bos = named_first(bos, added, first);
+        else
+            v_.specials.bos = named(bos, {"<|begin_of_text|>", "<s>", deepseek_begin, "<|endoftext|>"});
         v_.specials.eos = named(eos, {"<|end_of_text|>", "</s>", deepseek_end, "<|endoftext|>"});
         v_.specials.pad = named(pad, {"[PAD]", "<pad>", deepseek_pad});
+    }
+    // The id of `first`, which must be an added token with the id that the post-processor gives it.
+    token_id named_first(std::string& name, added_map const& added, leading_special const& first) const {
+        auto const found = added.find(first.name);
+        if (found == added.end())
+            fail(first.place, "expected the name of an added token, found " + in_quotes(first.name, '"') +
+                                  ": add it to added_tokens");
+        token_id const id = found->second.id;
+        if (first.ids) {
+            std::vector<element> ids;
+            for (element const one : as_array(*first.ids, first.ids_place)) ids.push_back(one);
+            std::uint64_t one = 0;
+            if (ids.size() != 1 || ids[0].get(one) != simdjson::SUCCESS || one != static_cast<std::uint64_t>(id))
+                fail(first.ids_place, "expected only the id of the added token, " + std::to_string(id) + ", found " +
+                                          simdjson::minify(*first.ids));
+        }
+        name = first.name;
+        return id;
     }
     void require_specials() const {
         if (v_.specials.bos < 0)
@@ -419,7 +497,11 @@ private:
         return {text.substr(0, space), text.substr(space + 1)};
     }
 
-    std::vector<added_token> matched_;
+    struct matched {
+        added_token token;
+        bool normalized;
+    };
+    std::vector<matched> matched_;
     vocabulary v_{.tokens = {}, .file = "tokenizer.json"};
 };
 

@@ -24,22 +24,26 @@ struct vocabulary {
     token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
     special_tokens specials{-1, -1, -1};  // their ids
     std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
-    bool bos_first = true;   // whether text begins with BOS, by the rule of the file
-    bool added_pad = false;  // whether PAD is an id that the file does not have
-    bool is_nfc = false;     // whether text is normalized to NFC first
-    added_tokens added{};    // matched in text before it is normalized
+    bool bos_first = true;            // whether text begins with BOS, by the rule of the file
+    bool added_pad = false;           // whether PAD is an id that the file does not have
+    bool is_nfc = false;              // whether text is normalized to NFC first
+    added_tokens added{};             // matched in text before it is normalized
+    added_tokens added_normalized{};  // matched between those; the normalizer leaves them alone
     // Cut text into pieces, each the pieces of the one before it; at least one.
     std::vector<std::shared_ptr<pretokenizer const>> patterns{pretokenizer::shared()};
     std::optional<merge_list> merges = std::nullopt;  // if their order is not that of the ids
     bool whole_pieces = true;                         // a piece that is a token needs no merging
     std::string file = "tokenizer.model";             // usual file name of its format
+    bool is_pattern_known = true;                     // false: ranks whose file does not tell the pattern
 
     // Tokens numbered by rank; the ids of BOS, EOS and PAD follow from their number.
     [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
         vocabulary v{.tokens = std::move(ranks)};
-        // Llama 3 has 256 special ids between its ranks and the added PAD. Its first token is not byte 0, unlike in
-        // vocabularies trained here, so their 128,000 ranks are not mistaken for Llama 3's.
-        bool const llama3 = v.tokens.size() == 128000 && v.tokens.bytes(0) != std::string_view("\0", 1);
+        // Vocabularies trained here begin with byte 0. Of the published ones only Llama 3's is known to have the
+        // default pattern. It has 256 special ids between its ranks and the added PAD.
+        bool const ours = v.tokens.bytes(0) == std::string_view("\0", 1);
+        bool const llama3 = !ours && v.tokens.size() == 128000;
+        v.is_pattern_known = ours || llama3;
         v.specials.bos = v.tokens.add_special();
         v.specials.eos = v.tokens.add_special();
         for (int reserved = 2; llama3 && reserved < 256; ++reserved) v.tokens.add_special();
