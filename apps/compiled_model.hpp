@@ -32,6 +32,7 @@
 #include "text/batch.hpp"
 #include "text/prompt.hpp"
 #include "text/shared_writing.hpp"
+#include "text/stop_strings.hpp"
 #include "text/text_output.hpp"
 #include "text/write_prompts.hpp"
 #include "text/writing.hpp"
@@ -301,12 +302,18 @@ protected:
         constexpr index_t K = Model::K;
         constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
         index_t const positions = stored.description.max_position_embeddings;
+        stop_strings const stops(o.stop);
         auto const texts_of = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first,
                                   token_callback const& on_tokens) {
             auto numbered = settings;
             numbered.prompt_number = first;
             numbered.ends = stored.ends;
-            return calm::generate(ctx, model, prompts, tokenizer.specials(), numbered, on_tokens);
+            stop_watch watch(stops, tokenizer, prompts.size());
+            return calm::generate(ctx, model, prompts, tokenizer.specials(), numbered,
+                                  [&](std::size_t prompt, std::span<token_id const> fresh) {
+                                      on_tokens(prompt, fresh);
+                                      return watch.continues(prompt, fresh);
+                                  });
         };
         message_limits const most{tokenizer.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
                                   o.max_tokens};

@@ -18,6 +18,7 @@
 #include "calm/model/detail/limits.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/detail/text_encoding.hpp"
 #include "command/command.hpp"
 #include "command/completion.hpp"
 #include "command/suggest.hpp"
@@ -861,6 +862,14 @@ void declare(command& c, generate_options& o) {
     c.otherwise("--padding", [] { return std::string("left"); });
     c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "most tokens to generate per text (200)", 1,
                                limits::text_tokens);
+    c.repeated("--stop", o.stop, "STRING",
+               "end a text before STRING, which is not printed; repeat the option for several; $'\\n' is a line end in "
+               "bash");
+    c.check([&c, &o] {
+        for (auto const& text : o.stop)
+            if (auto const fault = fault_of_encoding(text))
+                c.problem(sentence("--stop: byte ", fault->byte, ": ", fault->sentence));
+    });
     c.number<index_t, index_t>("--at-once", o.at_once, "N",
                                "texts generated at the same time: more is faster and takes more memory (16)", 1,
                                most_at_once);

@@ -162,9 +162,10 @@ struct tokenize_options {
 struct generate_options : execution_options {
     std::string model;
     std::vector<std::string> prompts;
-    std::string prompts_file;  // or empty, or - for standard input; a prompt may be - as well
-    std::string jsonl;         // a file of JSON lines to answer, or -, or empty
-    std::string out;           // file for the answers, or empty
+    std::string prompts_file;       // or empty, or - for standard input; a prompt may be - as well
+    std::string jsonl;              // a file of JSON lines to answer, or -, or empty
+    std::string out;                // file for the answers, or empty
+    std::vector<std::string> stop;  // strings that end a text
     std::string temperature = "1/2";
     std::string sampler;    // empty: the default of the model
     index_t samples = 200;  // pool size of adaptive and batch

@@ -104,17 +104,22 @@ batch_line line_of(std::string const& text, std::size_t number, std::uint32_t pl
     return line;
 }
 
-std::string answer_of(batch_line const& line, generation_result made, tokenizer const& tokenizer) {
+std::string answer_of(batch_line const& line, generation_result made, tokenizer const& tokenizer,
+                      stop_strings const& stops) {
     if (auto const most = static_cast<std::size_t>(line.max_tokens); made.tokens.size() > most) {
         made.tokens.resize(most);
         made.stopped_at_eos = false;
     }
+    auto const shown = end_at_stop(made, tokenizer, stops);
+    bool const stopped = made.stopped_at_eos || shown.stop != nullptr;
     auto const rest = json_line(json{{"prompt", line.prompt},
-                                     {"text", tokenizer.decode(made.tokens)},
+                                     {"text", shown.text},
                                      {"tokens", made.tokens.size()},
                                      {"patches", made.patches},
                                      {"draws", made.draws},
-                                     {"stopped_at_eos", made.stopped_at_eos}});
+                                     {"stopped_at_eos", made.stopped_at_eos},
+                                     {"finish_reason", stopped ? "stop" : "length"},
+                                     {"stop_reason", shown.stop != nullptr ? json(*shown.stop) : json()}});
     return "{\"id\":" + line.id + "," + rest.substr(1);
 }
 
@@ -124,8 +129,8 @@ std::string refusal_of(batch_line const& line) {
 }
 
 // Generates consecutive valid lines together, since their numbers are consecutive too.
-void answer(std::span<batch_line> lines, tokenizer const& tokenizer, write_texts const& write,
-            std::function<void(std::string const&)> const& put) {
+void answer(std::span<batch_line> lines, tokenizer const& tokenizer, stop_strings const& stops,
+            write_texts const& write, std::function<void(std::string const&)> const& put) {
     for (std::size_t at = 0; at < lines.size();) {
         if (!lines[at].problem.empty()) {
             put(refusal_of(lines[at++]) + "\n");
@@ -135,18 +140,19 @@ void answer(std::span<batch_line> lines, tokenizer const& tokenizer, write_texts
         for (auto end = at; end < lines.size() && lines[end].problem.empty(); ++end)
             prompts.push_back(std::move(lines[end].tokens));
         auto const made = write(prompts, lines[at].place);
-        for (auto const& text : made) put(answer_of(lines[at++], text, tokenizer) + "\n");
+        for (auto const& text : made) put(answer_of(lines[at++], text, tokenizer, stops) + "\n");
     }
 }
 
 }  // namespace
 
 batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t K, write_texts const& write,
-                         std::function<void(std::string const&)> const& put, index_t positions, index_t max_tokens) {
+                         std::function<void(std::string const&)> const& put, index_t positions, index_t max_tokens,
+                         stop_strings const& stops) {
     batch_count count;
     std::vector<batch_line> lines;
     auto const answer_all = [&] {
-        answer(lines, tokenizer, write, put);
+        answer(lines, tokenizer, stops, write, put);
         lines.clear();
     };
     for (std::string text; in.next(text);) {

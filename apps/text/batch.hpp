@@ -13,6 +13,7 @@
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
 #include "text/prompt_source.hpp"
+#include "text/stop_strings.hpp"
 #include "text/writing.hpp"
 
 namespace calm::apps {
@@ -29,9 +30,13 @@ struct batch_count {
 };
 
 // Answers each line {"id": string or number, "prompt": "..."} of `in` by one call of put(), in order: {"id", "prompt",
-// "text", "tokens", "patches", "draws", "stopped_at_eos"}, with the id copied byte for byte. An invalid line is
-// answered with {"line", "id" if known, "error"}. A line's "max_tokens" cuts its text; patches and draws then count the
-// uncut text. Other keys that change generation are refused, and unknown keys are ignored.
+// "text", "tokens", "patches", "draws", "stopped_at_eos", "finish_reason", "stop_reason"}, with the id copied byte for
+// byte. An invalid line is answered with {"line", "id" if known, "error"}. A line's "max_tokens" and then a stop string
+// cut its text; patches and draws then count the uncut text. Other keys that change generation are refused, and unknown
+// keys are ignored.
+//
+// finish_reason is "stop" (EOS or a stop string) or "length", as in OpenAI's interface. stop_reason is the stop string,
+// or null.
 //
 // Available lines are answered before the function waits for more. A text depends on its prompt and on the line's
 // number among the non-blank lines. Patches have K tokens. A prompt has at most `positions` patches and a text at most
@@ -39,7 +44,8 @@ struct batch_count {
 batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t K, write_texts const& write,
                          std::function<void(std::string const&)> const& put,
                          index_t positions = model_description{}.max_position_embeddings,
-                         index_t max_tokens = generate_options{}.max_tokens);
+                         index_t max_tokens = generate_options{}.max_tokens,
+                         stop_strings const& stops = stop_strings());
 
 // Calls answer_lines() on the files of the options or standard input and output, and reports statistics on standard
 // error. Returns the exit status: 0, or errc::data if lines were invalid. Throws errc::storage.

@@ -7,6 +7,7 @@
 #include "program.hpp"
 #include "run/report.hpp"
 #include "text/prompt.hpp"
+#include "text/stop_strings.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {
@@ -18,21 +19,22 @@ constexpr std::size_t prompts_at_once = 256;
 // Generates and prints texts for prompts of which the first has index `first` among all, and adds them to `all`.
 // Returns the seconds of generation.
 double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
-                  tokenizer const& tokenizer, write_with_callback const& write, text_output& out, written& all) {
+                  tokenizer const& tokenizer, stop_strings const& stops, write_with_callback const& write,
+                  text_output& out, written& all) {
     bool const streaming = first == 0 && prompts.size() == 1;
-    streamed_text stream(tokenizer);
+    streamed_text stream(tokenizer);  // whole characters, of which `ending` holds back those that may begin a stop
+    stopped_text ending(stops);
     if (streaming) out.put(prompts[0]);
     double const start = steady_seconds();
-    auto const made =
-        write(begun, static_cast<std::uint32_t>(first), [&](std::size_t, std::span<token_id const> fresh) {
-            if (streaming) out.put(stream.push(fresh));
-        });
+    auto made = write(begun, static_cast<std::uint32_t>(first), [&](std::size_t, std::span<token_id const> fresh) {
+        if (streaming) out.put(ending.push(stream.push(fresh)));
+    });
     double const seconds = steady_seconds() - start;
-    if (streaming) out.put(stream.flush() + "\n");
+    if (streaming) out.put(ending.push(stream.flush()) + ending.flush() + "\n");
     for (std::size_t i = 0; i < made.size(); ++i) {
-        all.add(made[i]);
-        if (!streaming)
-            out.put(formatted("=== %zu\n", first + i + 1) + prompts[i] + tokenizer.decode(made[i].tokens) + "\n");
+        auto const shown = end_at_stop(made[i], tokenizer, stops);
+        all.add(made[i], shown.stop != nullptr);
+        if (!streaming) out.put(formatted("=== %zu\n", first + i + 1) + prompts[i] + shown.text + "\n");
     }
     return seconds;
 }
@@ -42,6 +44,7 @@ double write_some(std::span<std::string const> prompts, std::span<std::vector<to
 int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
                   write_with_callback const& write, index_t positions) {
     text_output out;
+    stop_strings const stops(o.stop);
     prompt_reader reader(o);
     written all;
     double seconds = 0;
@@ -51,7 +54,7 @@ int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t
         std::vector<std::vector<token_id>> begun;
         begun.reserve(prompts.size());
         for (auto const& prompt : prompts) begun.push_back(prompt_tokens(prompt, tokenizer, K, positions));
-        seconds += write_some(prompts, begun, first, tokenizer, write, out, all);
+        seconds += write_some(prompts, begun, first, tokenizer, stops, write, out, all);
         first += prompts.size();
     }
     log_line(statistics(all, seconds, unit));

@@ -91,10 +91,11 @@ bool prompt_reader::next_of_file(std::string& prompt) {
     return true;
 }
 
-void written::add(generation_result const& text) {
+void written::add(generation_result const& text, bool at_stop) {
     ++texts;
     tokens += text.tokens.size();
     ended += text.stopped_at_eos ? 1 : 0;
+    stopped += at_stop ? 1 : 0;
     patches += text.patches;
     draws += text.draws;
     capped += text.capped;
@@ -110,8 +111,12 @@ std::string statistics(written const& all, double seconds, unit_of_writing unit)
     line += formatted("%.2f draws and %.2f ms per %s", static_cast<double>(all.draws) / each, 1e3 * seconds / each,
                       by_patches ? "patch" : "token");
     if (all.capped > 0) line += formatted(", %lld capped", static_cast<long long>(all.capped));
-    if (all.texts > 1) return line + formatted("; %zu ended with EOS", all.ended);
-    return line + (all.ended > 0 ? "; ended with EOS" : "; stopped at --max-tokens");
+    if (all.texts > 1)
+        return line + formatted("; %zu ended with EOS", all.ended) +
+               (all.stopped > 0 ? formatted(", %zu at --stop", all.stopped) : "");
+    return line + (all.ended > 0     ? "; ended with EOS"
+                   : all.stopped > 0 ? "; stopped at --stop"
+                                     : "; stopped at --max-tokens");
 }
 
 }  // namespace calm::apps

@@ -53,10 +53,11 @@ private:
 
 // Counts over generated texts.
 struct written {
-    std::size_t texts = 0, tokens = 0, ended = 0;
+    std::size_t texts = 0, tokens = 0;
+    std::size_t ended = 0, stopped = 0;  // by EOS, by a stop string
     index_t patches = 0, draws = 0, capped = 0;
 
-    void add(generation_result const& text);
+    void add(generation_result const& text, bool at_stop = false);
 };
 
 // What a model generates per position: a patch (CALM) or a token (autoregressive model).

@@ -121,6 +121,16 @@ BOOST_AUTO_TEST_CASE(a_text_ends_at_each_eos_of_its_model) {
     BOOST_TEST(has(made.out, "\"stopped_at_eos\":true"), made.out);
 }
 
+BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
+    std::string const write = "generate --model ar --prompt One --max-tokens 100 --temperature 1 --seed 3";
+    auto const text = shop().good(write).out;
+    auto const at = text.find_first_of("abcdefghijklmnopqrstuvwxyz", 3);
+    BOOST_REQUIRE(at != std::string::npos);
+    auto const ended = shop().good(write + " --stop " + text[at]);
+    BOOST_TEST(ended.out == text.substr(0, at) + "\n");
+    BOOST_TEST(has(ended.err, "; stopped at --stop"), ended.err);
+}
+
 // With patch level first: stopped in either phase, a resumed run is byte-identical to an uninterrupted one.
 BOOST_AUTO_TEST_CASE(a_run_of_two_phases_resumes) {
     auto const run = training + "--patch-level 2:0.5 --steps 12 --save-every 2 --evaluate-every 20 --keep 9 ";

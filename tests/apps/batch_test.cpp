@@ -30,7 +30,7 @@ struct echo {
     std::vector<std::pair<std::uint32_t, std::size_t>> calls;
     batch_count count;
 
-    echo(std::string const& lines, tokenizer const& words = {}) {
+    echo(std::string const& lines, tokenizer const& words = {}, stop_strings const& stops = stop_strings()) {
         prompt_source in("input", lines, longest_batch_line);
         count = answer_lines(
             in, words, 4,
@@ -41,7 +41,7 @@ struct echo {
                     made.push_back({.tokens = prompt, .stopped_at_eos = true, .patches = 2, .draws = 7});
                 return made;
             },
-            [this](std::string const& line) { answers.push_back(line); });
+            [this](std::string const& line) { answers.push_back(line); }, 2048, 200, stops);
     }
 };
 
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(a_line_has_its_answer) {
     BOOST_REQUIRE(e.answers.size() == 2U);
     BOOST_TEST(e.answers[0] ==
                "{\"id\":\"a\",\"prompt\":\"Mia \\\"was\\\"\",\"text\":\"Mia \\\"was\\\"\",\"tokens\":9,\"patches\":2,"
-               "\"draws\":7,\"stopped_at_eos\":true}\n");
+               "\"draws\":7,\"stopped_at_eos\":true,\"finish_reason\":\"stop\",\"stop_reason\":null}\n");
     BOOST_TEST(has(e.answers[1], "{\"id\":7.5,\"prompt\":\"\""));
     BOOST_TEST(e.count.lines == 2U);
     BOOST_TEST(e.count.bad == 0U);
@@ -122,10 +122,24 @@ BOOST_AUTO_TEST_CASE(a_line_may_ask_for_fewer_tokens) {
                  "{\"id\": 3, \"prompt\": \"abcdef\", \"max_tokens\": null}\n");
     BOOST_REQUIRE(e.answers.size() == 3U);
     BOOST_TEST(has(e.answers[0], "\"text\":\"abcd\",\"tokens\":4,"), e.answers[0]);
-    BOOST_TEST(has(e.answers[0], "\"stopped_at_eos\":false"));
+    BOOST_TEST(has(e.answers[0], "\"stopped_at_eos\":false,\"finish_reason\":\"length\""));
     for (std::size_t const i : {1U, 2U})
         BOOST_TEST(has(e.answers[i], "\"text\":\"abcdef\",\"tokens\":6,"), e.answers[i]);
     BOOST_TEST(has(e.answers[1], "\"stopped_at_eos\":true"));
+}
+
+// A stop string counts only in the text that max_tokens leaves.
+BOOST_AUTO_TEST_CASE(an_answer_ends_before_a_stop_string) {
+    echo const e("{\"id\": 1, \"prompt\": \"One\\n\\nTwo\"}\n"
+                 "{\"id\": 2, \"prompt\": \"One\\n\\nTwo\", \"max_tokens\": 4}\n"
+                 "{\"id\": 3, \"prompt\": \"One\"}\n",
+                 {}, stop_strings({"\n\n"}));
+    BOOST_REQUIRE(e.answers.size() == 3U);
+    BOOST_TEST(has(e.answers[0], "\"text\":\"One\",\"tokens\":5,"), e.answers[0]);
+    BOOST_TEST(has(e.answers[0], "\"stopped_at_eos\":false,\"finish_reason\":\"stop\",\"stop_reason\":\"\\n\\n\"}"));
+    BOOST_TEST(has(e.answers[1], "\"text\":\"One\\n\",\"tokens\":4,"), e.answers[1]);
+    BOOST_TEST(has(e.answers[1], "\"finish_reason\":\"length\",\"stop_reason\":null}"), e.answers[1]);
+    BOOST_TEST(has(e.answers[2], "\"stopped_at_eos\":true,\"finish_reason\":\"stop\",\"stop_reason\":null}"));
 }
 
 // All sources of prompts are read by the same rules.

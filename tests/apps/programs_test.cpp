@@ -229,6 +229,33 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(shop().program("generate --model calm --jsonl - --prompts-file x <lines").status == 2);
 }
 
+// A stop string that the untrained model happens to generate: two characters of its text, after some others.
+BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
+    std::string const words = "generate --model calm --prompt Mia --samples 4 --max-tokens 40 --seed 5";
+    auto const whole = shop().program(words);
+    BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
+    auto const text = whole.out.substr(3);
+    auto const is_plain = [](char c) { return c > ' ' && c < 127 && c != '\'' && c != '-'; };
+    std::size_t at = text.size() / 2;
+    while (at + 1 < text.size() && !(is_plain(text[at]) && is_plain(text[at + 1]))) ++at;
+    BOOST_REQUIRE(at + 1 < text.size());
+    auto const stop = text.substr(at, 2);
+    auto const before = text.substr(0, text.find(stop));
+
+    auto const ended = shop().program(words + " --stop never --stop '" + stop + "'");
+    BOOST_TEST(ended.out == "Mia" + before + "\n", ended.err);
+    BOOST_TEST(has(ended.err, "; stopped at --stop"), ended.err);
+    auto const two = shop().program(words + " --prompt 'The dog' --stop '" + stop + "'");
+    BOOST_TEST(two.out.starts_with("=== 1\nMia" + before + "\n=== 2\nThe dog"), two.out);
+    auto const lines =
+        shop().program("generate --model calm --jsonl - --samples 4 --max-tokens 40 --seed 5 --stop '" + stop + "'",
+                       R"(echo '{"id": 1, "prompt": "Mia"}' |)");
+    BOOST_TEST(has(lines.out, "\"stop_reason\":" + nlohmann::json(stop).dump() + "}"), lines.out);
+    auto const answer = nlohmann::json::parse(lines.out);
+    BOOST_TEST(answer["patches"].get<int>() < 10);
+    BOOST_TEST(has(shop().program(words + " --stop $(printf 'a\\377')").err, "--stop: byte 1: invalid UTF-8"));
+}
+
 BOOST_AUTO_TEST_CASE(errors_name_a_remedy_and_lose_nothing) {
     auto const before = shop().content("calm/model.safetensors");
     auto const twice = shop().program("train calm " + workshop::calm_arguments + " --out calm");
