@@ -280,8 +280,8 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
 
 bool training_run::open(training_recipe const& recipe, bool holds_out) {
     make_directory();
-    begun_ = true;
     if (is_there(new_tokens_path())) put_in_place(new_tokens_path(), tokens_path());
+    begun_ = true;
     if (options_.on_begin) options_.on_begin();
     if (from_) log_renamed(from_->record.recipe, settings_);
     if (from_ && !same_measure(from_->record.recipe, settings_)) best_.reset();

@@ -95,35 +95,51 @@ BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
     BOOST_TEST(std::filesystem::exists(t.folder.path("run/checkpoints/step-00000005")));
 }
 
-// A run keeps the ids of its text where they are resumed from. A run that fails before its first step leaves none.
+// A run keeps the ids of its text where they are resumed from. Until begin() accepts it, nothing there changes.
 BOOST_AUTO_TEST_CASE(a_run_keeps_its_text_in_its_directory) {
     trial t;
     t.words = tokenizer();
     t.options.data.sources = {t.folder.with("a.jsonl", "{\"text\": \"some text\"}\n")};
     auto const path = t.folder.path("run/text.tokens");
+    auto const exists = [](std::string const& file) { return std::filesystem::exists(file); };
+    auto const begin = [&](training_run& run) {
+        static_cast<void>(run.text(t.words, 1));
+        run.begin(t.settings, t.recipe, true, [] {});
+    };
     {
         training_run run(t.options);
         BOOST_TEST(run.text(t.words, 1).documents() == 1U);
-        BOOST_TEST(std::filesystem::exists(path));
+        BOOST_TEST(exists(path + ".new"));
+        BOOST_TEST(!exists(path));
     }
-    BOOST_TEST(!std::filesystem::exists(t.options.out));
+    BOOST_TEST(!exists(t.options.out));
     BOOST_TEST(t.steps_to(5, 1));
     {
         training_run run(t.options);
-        static_cast<void>(run.text(t.words, 1));
+        begin(run);
     }
-    BOOST_TEST(std::filesystem::exists(path));
+    BOOST_TEST(exists(path));
+    BOOST_TEST(!exists(path + ".new"));
+    auto const before = t.folder.content("run/text.tokens");
+    static_cast<void>(t.folder.with("a.jsonl", "{\"text\": \"another text\"}\n"));
+    static_cast<void>(training_run(t.options).text(t.words, 1));
+    BOOST_TEST(!exists(path + ".new"));
+    BOOST_TEST((t.folder.content("run/text.tokens") == before));
     std::filesystem::remove(path);
     // Stages that share a text keep it elsewhere.
     t.options.tokens = t.folder.path("shared.tokens");
-    static_cast<void>(training_run(t.options).text(t.words, 1));
-    BOOST_TEST(std::filesystem::exists(t.options.tokens));
-    BOOST_TEST(!std::filesystem::exists(path));
+    {
+        training_run run(t.options);
+        begin(run);
+    }
+    BOOST_TEST(exists(t.options.tokens));
+    BOOST_TEST(!exists(path));
     // Generated text is made again.
     t.options.tokens.clear();
     t.options.data.sources = {"stories:100"};
     static_cast<void>(training_run(t.options).text(t.words, 1));
-    BOOST_TEST(!std::filesystem::exists(path));
+    BOOST_TEST(!exists(path));
+    BOOST_TEST(!exists(path + ".new"));
 }
 
 // The text of a new run is stored before its settings are compared, so another process may begin meanwhile.
