@@ -18,13 +18,11 @@ namespace calm::apps {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr char const* name_of_bos = "<|begin_of_text|>";
 constexpr char const* name_of_eos = "<|end_of_text|>";
 constexpr char const* name_of_pad = "[PAD]";
 
-json special_entry(token_id id, char const* name) {
+nlohmann::json special_entry(token_id id, char const* name) {
     return {{"id", id},        {"content", name},     {"single_word", false}, {"lstrip", false},
             {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
@@ -37,8 +35,8 @@ bool is_of_ranks(tokenizer const& words) {
 
 // All ways to make each token of two, in the order of the tokens and then of their parts. A list of merges ranks pairs,
 // lines rank tokens; so every pair of a token has its rank.
-json merges_of(tokenizer const& words, std::unordered_map<std::string_view, token_id> const& ids) {
-    auto merges = json::array();
+nlohmann::json merges_of(tokenizer const& words, std::unordered_map<std::string_view, token_id> const& ids) {
+    auto merges = nlohmann::json::array();
     for (token_id id = 0; id < words.bos(); ++id) {
         auto const token = words.bytes(id);
         std::vector<std::pair<token_id, token_id>> cuts;
@@ -59,35 +57,36 @@ json merges_of(tokenizer const& words, std::unordered_map<std::string_view, toke
 std::string tokenizer_json_of(tokenizer const& words) {
     require(is_of_ranks(words), errc::usage, "expected a tokenizer that train tokenizer wrote, found another one");
     std::unordered_map<std::string_view, token_id> ids;
-    auto vocabulary = json::object();
+    auto vocabulary = nlohmann::json::object();
     for (token_id id = 0; id < words.bos(); ++id) {
         ids.emplace(words.bytes(id), id);
         vocabulary[letters_of_bytes(words.bytes(id))] = id;
     }
-    json const byte_level{
+    nlohmann::json const byte_level{
         {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-    json const split{
+    nlohmann::json const split{
         {"type", "Split"}, {"pattern", {{"Regex", words.pattern()}}}, {"behavior", "Isolated"}, {"invert", false}};
-    json const bos{{"SpecialToken", {{"id", name_of_bos}, {"type_id", 0}}}};
+    nlohmann::json const bos{{"SpecialToken", {{"id", name_of_bos}, {"type_id", 0}}}};
     auto const text_of = [](char const* which, int type) {
-        return json{{"Sequence", {{"id", which}, {"type_id", type}}}};
+        return nlohmann::json{{"Sequence", {{"id", which}, {"type_id", type}}}};
     };
-    json file;
+    nlohmann::json file;
     file["version"] = "1.0";
     file["truncation"] = nullptr;
     file["padding"] = nullptr;
     file["added_tokens"] =
-        json::array({special_entry(words.bos(), name_of_bos), special_entry(words.eos(), name_of_eos),
-                     special_entry(words.pad(), name_of_pad)});
+        nlohmann::json::array({special_entry(words.bos(), name_of_bos), special_entry(words.eos(), name_of_eos),
+                               special_entry(words.pad(), name_of_pad)});
     file["normalizer"] = nullptr;
-    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array({split, byte_level})}};
-    file["post_processor"] = {
-        {"type", "TemplateProcessing"},
-        {"single", json::array({bos, text_of("A", 0)})},
-        {"pair", json::array({bos, text_of("A", 0), text_of("B", 1)})},
-        {"special_tokens",
-         {{name_of_bos,
-           {{"id", name_of_bos}, {"ids", json::array({words.bos()})}, {"tokens", json::array({name_of_bos})}}}}}};
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", nlohmann::json::array({split, byte_level})}};
+    file["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", nlohmann::json::array({bos, text_of("A", 0)})},
+                              {"pair", nlohmann::json::array({bos, text_of("A", 0), text_of("B", 1)})},
+                              {"special_tokens",
+                               {{name_of_bos,
+                                 {{"id", name_of_bos},
+                                  {"ids", nlohmann::json::array({words.bos()})},
+                                  {"tokens", nlohmann::json::array({name_of_bos})}}}}}};
     file["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
     file["model"] = {{"type", "BPE"},
                      {"dropout", nullptr},
@@ -103,12 +102,12 @@ std::string tokenizer_json_of(tokenizer const& words) {
 }
 
 std::string tokenizer_config_json() {
-    json const settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                        {"bos_token", name_of_bos},
-                        {"eos_token", name_of_eos},
-                        {"pad_token", name_of_pad},
-                        {"add_bos_token", true},
-                        {"clean_up_tokenization_spaces", false}};
+    nlohmann::json const settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                  {"bos_token", name_of_bos},
+                                  {"eos_token", name_of_eos},
+                                  {"pad_token", name_of_pad},
+                                  {"add_bos_token", true},
+                                  {"clean_up_tokenization_spaces", false}};
     return settings.dump(1) + "\n";
 }
 
