@@ -15,7 +15,7 @@ using calm::test::sentence_of;
 namespace {
 
 std::string written(calm::test::temporary_folder const& folder, std::string const& name, std::string const& bytes) {
-    auto const path = folder.path(name);
+    auto path = folder.path(name);
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
 }
