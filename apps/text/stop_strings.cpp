@@ -57,6 +57,7 @@ std::string stopped_text::flush() {
 }
 
 bool stop_watch::continues(std::size_t text, std::span<token_id const> fresh) {
+    if (texts_.empty()) return true;
     for (token_id const id : fresh) static_cast<void>(texts_[text].push(tokenizer_.bytes(id)));
     return texts_[text].stop() == nullptr;
 }

@@ -21,6 +21,7 @@ public:
 
 private:
     friend class stopped_text;
+    friend class stop_watch;
     // A string with its failure function (Knuth, Morris and Pratt).
     struct pattern {
         std::string text;
@@ -59,13 +60,13 @@ class stop_watch {
 public:
     // For this many texts; keeps references.
     stop_watch(stop_strings const& strings, tokenizer const& tokenizer, std::size_t texts) :
-        tokenizer_(tokenizer), texts_(texts, stopped_text(strings)) {}
+        tokenizer_(tokenizer), texts_(strings.patterns_.empty() ? 0 : texts, stopped_text(strings)) {}
     // Adds new tokens to a text; false once it has ended.
     [[nodiscard]] bool continues(std::size_t text, std::span<token_id const> fresh);
 
 private:
     tokenizer const& tokenizer_;
-    std::vector<stopped_text> texts_;
+    std::vector<stopped_text> texts_;  // none if no string can end them
 };
 
 // A generated text as users see it.
