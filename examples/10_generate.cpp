@@ -3,18 +3,13 @@
 #include <cstdio>
 
 #include "calm/io/model_directory.hpp"
+#include "calm/model/presets.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/text/load_tokenizer.hpp"
 
 // The sizes of the stored model. A model with other sizes is refused with an error that lists the differences.
-constexpr calm::configuration<> tiny{.autoencoder = {.hidden_size = 128, .intermediate_size = 320, .latent_size = 32},
-                                     .hidden_size = 128,
-                                     .intermediate_size = 352,
-                                     .num_hidden_layers = 3,
-                                     .num_attention_heads = 4,
-                                     .num_key_value_heads = 4,
-                                     .head = {.num_mlp_layers = 3}};
+using calm::presets::tiny;
 
 int main(int count, char** arguments) try {
     std::string const folder = count > 1 ? arguments[1] : "model";  // from: train calm --config tiny --out model
