@@ -83,7 +83,7 @@ public:
     }
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         token_evaluation_settings const settings{.block_tokens = evaluation_block(o, stored.description, 1),
@@ -104,14 +104,14 @@ public:
     }
 
     int generate(generate_options const& o, stored_model const& stored) const {
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         auto ctx = context_of<Backend>(o);
         auto const own = loaded(ctx, stored, tokenizer);
         return write(ctx, o, stored, tokenizer, own.model, token_generation_settings_of(o));
     }
 
     double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         auto ctx = context_of<Backend>(o);
         auto const own = loaded(ctx, stored, tokenizer);
         return seconds_of_writing(ctx, own.model, tokenizer);

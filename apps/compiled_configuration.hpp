@@ -90,7 +90,7 @@ public:
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
         auto const stored = opened_model(o.autoencoder);
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         require_match(C.autoencoder, tokenizer.vocabulary_size(), stored);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });
         log_another_holdout(stored, o.data);
@@ -111,7 +111,7 @@ public:
         auto const counts = bigrams_of(text, tokenizer, rule);
         auto ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
-        auto const files = beside(tokenizer, bytes_of_file(tokenizer_path(stored)));  // read before training
+        auto const files = beside(tokenizer, bytes_of_file(tokenizer_file_of(stored)));  // read before training
         auto const levels = levels_of(o, ours, tokenizer.vocabulary_size());
         auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
         auto const fits = [&] { require_fit(C, tokenizer, start); };
@@ -151,7 +151,7 @@ public:
 
     evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
         auto const& d = stored.description;
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         log_another_holdout(stored, o.data);
         auto const data_seed = data_seed_of(o.data, &stored);
         evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
@@ -185,7 +185,7 @@ public:
     int generate(generate_options const& o, stored_model const& stored) const {
         require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
                 ": expected a CALM, found an autoencoder, which generates no text by itself");
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         auto ctx = context_of<Backend>(o);
         owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);
@@ -194,7 +194,7 @@ public:
     }
 
     double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const tokenizer = tokenizer_of(stored);
+        auto const tokenizer = load_tokenizer(stored);
         auto ctx = context_of<Backend>(o);
         owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
         load_calm(ctx, stored, own.model);

@@ -13,6 +13,7 @@
 
 #include "calm/evaluate/evaluate.hpp"
 #include "calm/io/model_directory.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"

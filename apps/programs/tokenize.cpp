@@ -9,6 +9,7 @@
 #include "calm/base/detail/file.hpp"
 #include "calm/base/quoted.hpp"
 #include "calm/io/detail/whole_directory.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
@@ -30,7 +31,7 @@ calm::tokenizer tokenizer_in(std::string const& directory) {
     bool const is_text_run = calm::is_there(in_directory(directory, plan_file));
     auto const model = is_text_run ? in_directory(directory, model_stage) : directory;
     auto const config = in_directory(whole_directory(model), config_file);
-    if (calm::is_there(config)) return tokenizer_of(opened_model(model));
+    if (calm::is_there(config)) return load_tokenizer(opened_model(model));
     auto const lines = in_directory(directory, "tokenizer.model");
     auto const json = in_directory(directory, "tokenizer.json");
     for (auto const& path : {lines, json})

@@ -8,13 +8,13 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/ranks/detail/message.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/detail/token_file.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/ranks.hpp"
 #include "run/report.hpp"
-#include "text/text_data.hpp"
 
 namespace calm::apps {
 
@@ -105,7 +105,7 @@ stored_model read_model_on_all_ranks(std::string const& directory) {
         if (ranks() == nullptr) return std::vector<setting>();
         return std::vector<setting>{{"weights of " + directory, sum_of_weights(model)},
                                     {"config.json of " + directory, sum_of_file(model.path(config_file))},
-                                    {"tokenizer of " + directory, sum_of_file(tokenizer_path(model))},
+                                    {"tokenizer of " + directory, sum_of_file(tokenizer_file_of(model))},
                                     {"token counts of " + directory, sum_of_file(model.path(bigram_file))}};
     });
     return model;

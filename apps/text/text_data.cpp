@@ -12,7 +12,6 @@
 #include "calm/base/detail/file.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
 #include "calm/model/detail/limits.hpp"
-#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/text/detail/document_ids.hpp"
 #include "calm/text/detail/token_file.hpp"
@@ -134,14 +133,6 @@ tokenizer tokenizer_named(std::string const& path) {
 
 std::string tokenizer_bytes(std::string const& path) {
     return path == markov_vocabulary ? tokenizer::markov().lines() : bytes_of_file(path);
-}
-
-std::string tokenizer_path(stored_model const& model) {
-    return tokenizer_file_of(model);
-}
-
-tokenizer tokenizer_of(stored_model const& model) {
-    return load_tokenizer(model);
 }
 
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model) {

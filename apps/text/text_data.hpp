@@ -30,11 +30,6 @@ tokenizer tokenizer_named(std::string const& path);
 // The content of the tokenizer file to store in a model directory.
 std::string tokenizer_bytes(std::string const& path);
 
-// The path of a model's tokenizer.
-std::string tokenizer_path(stored_model const& model);
-// The tokenizer in a model's directory. Throws errc::tokenizer if the model was trained with another.
-tokenizer tokenizer_of(stored_model const& model);
-
 // The content of a file. Throws errc::storage.
 std::string bytes_of_file(std::string const& path);
 

@@ -11,8 +11,8 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/detail/byte_letters.hpp"
-#include "text/text_data.hpp"
 
 namespace calm::apps {
 
@@ -116,7 +116,7 @@ bool write_tokenizer_json(stored_model const& model, std::string const& director
     auto const path = in_directory(directory, "tokenizer.json");
     if (model.description.kind != model_kind::autoregressive || !ours || !ours->tokenizer || is_there(path))
         return false;
-    auto const words = tokenizer_of(model);
+    auto const words = load_tokenizer(model);
     if (!is_of_ranks(words)) return false;
     replace_file(in_directory(directory, "tokenizer_config.json"), tokenizer_config_json());
     replace_file(path, tokenizer_json_of(words));

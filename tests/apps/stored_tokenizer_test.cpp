@@ -4,6 +4,7 @@
 #include <string>
 
 #include "../text/tokenizer_files.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/load_tokenizer.hpp"
 #include "support/sentences.hpp"
@@ -42,14 +43,14 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_lies_under_the_name_of_its_form) {
     BOOST_TEST(calm::apps::tokenizer_bytes(path) == json);
     (void)folder.with(words.file_name(), calm::apps::tokenizer_bytes(path));
     auto model = model_in(folder, words);
-    BOOST_TEST(calm::apps::tokenizer_path(model) == folder.path("tokenizer.json"));
-    BOOST_TEST(calm::apps::tokenizer_of(model).fingerprint() == words.fingerprint());
+    BOOST_TEST(calm::tokenizer_file_of(model) == folder.path("tokenizer.json"));
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
 
     // The tokenizer in lines format is equal.
     auto const lines = calm::apps::tokenizer_named(folder.with("tokenizer.model", words.lines()));
     BOOST_TEST(lines.file_name() == "tokenizer.model");
     model.description.calm->tokenizer->file = lines.file_name();
-    BOOST_TEST(calm::apps::tokenizer_of(model).fingerprint() == words.fingerprint());
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
 }
 
 BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {
@@ -57,11 +58,11 @@ BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {
     auto const words = calm::parse_tokenizer(calm::test::json_of(some_tokens()).text(), "");
     auto model = model_in(folder, words);
     model.description.calm.reset();
-    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }), "tokenizer.model"));
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }), "tokenizer.model"));
     (void)folder.with("tokenizer.json", calm::test::json_of(some_tokens()).text());
-    BOOST_TEST(calm::apps::tokenizer_of(model).fingerprint() == words.fingerprint());
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
     (void)folder.with("tokenizer.model", calm::tokenizer().lines());  // preferred, and of another size
-    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }),
                    "expected a vocabulary of 260 tokens, found 259"));
 }
 
@@ -75,18 +76,18 @@ BOOST_AUTO_TEST_CASE(a_published_language_model_follows_its_own_rules) {
     model.description.calm.reset();
     model.description.vocab_size = 258;  // no row for a PAD
     (void)folder.with("tokenizer.json", file.text());
-    auto const plain = calm::apps::tokenizer_of(model);
+    auto const plain = calm::load_tokenizer(model);
     BOOST_TEST((plain.vocabulary_size() == 258 && plain.pad() == -1));
     BOOST_TEST(!plain.specials().bos_first);
     (void)folder.with("tokenizer_config.json",
                       R"({"add_bos_token": true, "model_max_length": 1000000000000000019884624838656})");
-    BOOST_TEST(calm::apps::tokenizer_of(model).specials().bos_first);
+    BOOST_TEST(calm::load_tokenizer(model).specials().bos_first);
     (void)folder.with("tokenizer_config.json", R"({"add_bos_token": "yes"})");
-    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }),
                    "tokenizer_config.json, add_bos_token: expected true or false"));
     (void)folder.with("tokenizer_config.json", "{}");
     model.description.vocab_size = 5000;
-    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); }),
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }),
                    "expected a vocabulary of 5000 tokens or a few less, found 259"));
 }
 
@@ -97,7 +98,7 @@ BOOST_AUTO_TEST_CASE(another_tokenizer_is_refused) {
     file.merges = "[]";  // equal tokens with other merges
     file.ignore_merges = "false";
     (void)folder.with("tokenizer.json", file.text());
-    auto const sentence = sentence_of<calm::error>([&] { (void)calm::apps::tokenizer_of(model); });
+    auto const sentence = sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); });
     BOOST_TEST(has(sentence, "tokenizer.json: expected the tokenizer with fingerprint"));
     BOOST_TEST(has(sentence, "put the model's own tokenizer back"));
 }
