@@ -1,10 +1,8 @@
 #include "command/settings_file.hpp"
 
-#include <nlohmann/json.hpp>
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "calm/base/detail/file.hpp"
@@ -13,6 +11,23 @@
 #include "calm/base/quoted.hpp"
 #include "calm/sample/temperature.hpp"
 #include "strict_json.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+// An invalid file can violate what toml++ 3.3 asserts, and assumes in optimised code.
+constexpr void require_of_toml(bool holds) {
+    if (!holds) throw error(errc::usage, "invalid TOML");
+}
+
+}  // namespace
+
+}  // namespace calm::apps
+
+#undef NDEBUG
+#define TOML_ASSERT(condition) calm::apps::require_of_toml(static_cast<bool>(condition))
+#include <toml++/toml.h>
 
 namespace calm::apps {
 

@@ -91,6 +91,8 @@ BOOST_AUTO_TEST_CASE(a_malformed_options_file_is_a_problem) {
     // Input on which toml++ 3.3 would reach code that it assumes unreachable.
     for (auto const* const text : {"[a.a\xcf\x9e.a]\n", "a = 1 \xc3\xa9\n", "\xc3\xa9 = 1\n", "a = [\xe3\x80\x81]\n"})
         BOOST_TEST(has(only("a.toml", text), "letters beyond ASCII"), text);
+    for (auto const* const text : {"[+a.a.aY[[[1]", "[+a]\n"})
+        BOOST_TEST(has(only("a.toml", text), "invalid TOML"), text);
     for (auto const* const text : {"a = 7'\xc4\xac'\n", "a = 1.'\xc3\xa9'\n", "a = \"x\" '\xcf\x9e'\n",
                                    "a = \"\"\"x\\\xc3\xa9\"\"\"\n", "[a]'\xc3\xa9'\n", "\"\xc3\xa9\" '\xc3\xa9' = 1\n"})
         BOOST_TEST(has(only("a.toml", text), "line 1: invalid TOML"), text);
