@@ -18,3 +18,18 @@ BOOST_AUTO_TEST_CASE(known_digests) {
     bytes.add("\3\4");
     BOOST_TEST(number.hex() == bytes.hex());
 }
+
+#ifdef __x86_64__
+BOOST_AUTO_TEST_CASE(instructions_and_portable_code_agree,
+                     *boost::unit_test::precondition([](auto) { return calm::detail::has_sha_instructions(); })) {
+    std::array<std::uint32_t, 8> by_instructions{1, 2, 3, 4, 5, 6, 7, 8};
+    auto portable = by_instructions;
+    std::array<std::uint8_t, 64> block{};
+    for (unsigned i = 0; i < 1000; ++i) {
+        for (std::size_t j = 0; j < block.size(); ++j) block[j] = static_cast<std::uint8_t>(i * 131 + j * j * 7);
+        calm::detail::add_sha256_block_by_instructions(by_instructions.data(), block.data());
+        calm::detail::add_sha256_block(portable.data(), block.data());
+        BOOST_REQUIRE(by_instructions == portable);
+    }
+}
+#endif

@@ -4,10 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace calm::test {
 
@@ -36,7 +37,9 @@ public:
 
     [[nodiscard]] std::string content(std::string_view name) const {
         std::ifstream file(path_ / name, std::ios::binary);
-        return {std::istreambuf_iterator<char>(file), {}};
+        std::ostringstream all;
+        all << file.rdbuf();
+        return std::move(all).str();
     }
 
 private:
