@@ -39,7 +39,7 @@ public:
                               o);
         auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, 1, block, o.seed, mode);
-        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto const counts = bigrams_of(text, tokenizer.vocabulary_size(), rule);
         auto const ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
         auto const levels = levels_of(o, ours, tokenizer.vocabulary_size());

@@ -108,7 +108,7 @@ public:
                               o);
         auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
-        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto const counts = bigrams_of(text, tokenizer.vocabulary_size(), rule);
         auto ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const files = beside(tokenizer, bytes_of_file(tokenizer_file_of(stored)));  // read before training

@@ -231,13 +231,6 @@ std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     return bytes;
 }
 
-bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule) {
-    bigram_counts counts(tokenizer.vocabulary_size());
-    packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });
-    visit_portions(text, [&](document_portion const& portion) { packed.add(portion); });
-    return bigram_table(std::move(counts));
-}
-
 std::vector<token_id> spread_blocks(block_source const& blocks, index_t block, std::size_t at_most) {
     std::size_t all = 0;
     blocks([&](std::span<token_id const>) { ++all; });

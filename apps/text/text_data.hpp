@@ -76,9 +76,6 @@ void require_blocks(data_options const& data, tokenizer const& tokenizer, std::u
 // Bytes of text per token (V), 0 for special tokens; empty for Markov symbols, which have no bytes.
 std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer);
 
-// Counts all pairs of neighbouring tokens in a packed corpus.
-bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule);
-
 // Held-out blocks: generated text from its own split, or the documents of a holdout. At most `at_most` tokens, spread
 // over the whole text, packed by a rule whose seed is the data seed. Empty if nothing is held out. Throws errc::data if
 // they are shorter than one block.

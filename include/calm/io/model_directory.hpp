@@ -167,6 +167,7 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
+    target.leave_out(bigram_file);  // of the text of another model, unless it is in extra_files
     for (auto const& [name, bytes] : extra_files) target.write(name, bytes);
     target.write(config_file, config_json_text(description));
     save_weights(ctx, target.path(weights_file), parameters);
@@ -176,9 +177,9 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
 }  // namespace detail
 
 // Writes a model directory atomically: config.json, model.safetensors and the additional files, from any device. An
-// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, and a
-// reader sees either the old or the new one. Throws errc::config if the description does not match the model, and
-// errc::storage.
+// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, except
+// the counts of tokens, and a reader sees either the old or the new one. Throws errc::config if the description does
+// not match the model, and errc::storage.
 template <autoencoder_configuration C, class Space>
 void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
                       autoencoder<C, Space>& model, model_description const& description,
