@@ -59,6 +59,7 @@ public:
 
         auto description = describe_autoregressive<C>(tokenizer.vocabulary_size(), ours);
         description.max_position_embeddings = positions_of(block, start);
+        set_special_ids(description, tokenizer.specials());
         auto const bytes = bytes_of_tokens(tokenizer);
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,

@@ -63,6 +63,7 @@ public:
         describe(run.report(), count_parameters(own.model), text, tokenizer, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(tokenizer.vocabulary_size(), recipe.objective, ours);
+        set_special_ids(description, tokenizer.specials());
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials().pad,
                                         o.seed, ranks());
@@ -132,6 +133,7 @@ public:
         auto description = describe_calm<C>(tokenizer.vocabulary_size(), recipe.objective,
                                             autoencoder_objective_of(stored.description), ours);
         description.max_position_embeddings = positions_of(block / K, start);
+        set_special_ids(description, tokenizer.specials());
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens),

@@ -346,6 +346,7 @@ private:
         auto made = describe_calm<C>(words_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
         made.max_position_embeddings = std::max({made.max_position_embeddings, description_.max_position_embeddings,
                                                  std::int64_t{recipe.block_tokens / K}});
+        set_special_ids(made, words_.specials());
         return made;
     }
 

@@ -41,6 +41,9 @@ BOOST_AUTO_TEST_CASE(a_saved_model_generates_the_same_text) {
     BOOST_TEST(trained().generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
     model.save(directory);
     auto again = load<mine>(directory);
+    BOOST_TEST((again.description().eos_token_id == std::vector<std::int64_t>{again.words().eos()}));
+    BOOST_TEST(again.description().bos_token_id.value() == again.words().bos());
+    BOOST_TEST(again.description().pad_token_id.value() == again.words().pad());
     BOOST_TEST(again.generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
 
     // A loaded model is trained further on a text, and replaces what was saved.

@@ -108,7 +108,8 @@ inline void describe(model_description& d, autoencoder_description& own, autoenc
 
 }  // namespace detail
 
-// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer.
+// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer. The
+// ids of special tokens are set by set_special_ids (runs/model_tokenizer.hpp).
 template <autoencoder_configuration C>
 model_description describe_autoencoder(index_t vocabulary, autoencoder_objective const& o, calm_description ours) {
     auto d = model_description::of(model_kind::autoencoder);
@@ -136,7 +137,7 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     return d;
 }
 
-// Describes an autoregressive model. The caller sets the ids for other programs (bos_token_id etc.).
+// Describes an autoregressive model.
 template <autoregressive_configuration C>
 model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
     auto d = model_description::of(model_kind::autoregressive);

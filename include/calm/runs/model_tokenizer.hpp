@@ -1,5 +1,5 @@
 #pragma once
-// The tokenizer in a model directory.
+// The tokenizer in a model directory, and its special tokens in config.json.
 
 #include <optional>
 #include <string>
@@ -48,6 +48,14 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
             " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
     return words;
+}
+
+// States BOS, EOS and PAD in config.json, where other programs look for them. Symbols have none.
+inline void set_special_ids(model_description& d, special_tokens const& special) {
+    if (!special.exist()) return;
+    d.bos_token_id = special.bos;
+    d.eos_token_id = {special.eos};
+    if (special.pad >= 0) d.pad_token_id = special.pad;
 }
 
 }  // namespace calm
