@@ -26,7 +26,7 @@ public:
         auto recipe = recipe_for(defaults_.autoregressive, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const tokenizer = tokenizer_named(o.tokenizer);
+        auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::language_model, o.data, tokenizer);
         index_t const block = recipe.block_tokens;

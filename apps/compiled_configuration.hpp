@@ -26,7 +26,7 @@ public:
         auto recipe = recipe_for(defaults_.autoencoder, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const tokenizer = tokenizer_named(o.tokenizer);
+        auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, tokenizer);

@@ -127,8 +127,8 @@ std::string bytes_of_file(std::string const& path) {
     return std::string(mapped_file::open(path).text());
 }
 
-tokenizer tokenizer_named(std::string const& path) {
-    return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path);
+tokenizer tokenizer_named(std::string const& path, std::string const& pattern) {
+    return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path, pattern);
 }
 
 std::string tokenizer_bytes(std::string const& path) {

@@ -25,8 +25,8 @@ int train_tokenizer(tokenizer_options const& o);
 
 // Stands for the vocabulary of the Markov benchmark wherever a tokenizer file is expected.
 inline constexpr char const* markov_vocabulary = "markov";
-// The tokenizer of a file, or the vocabulary of the Markov benchmark.
-tokenizer tokenizer_named(std::string const& path);
+// The tokenizer of a file, or the vocabulary of the Markov benchmark. `pattern` is that of tiktoken's lines, or empty.
+tokenizer tokenizer_named(std::string const& path, std::string const& pattern = "");
 // The content of the tokenizer file to store in a model directory.
 std::string tokenizer_bytes(std::string const& path);
 
