@@ -26,7 +26,7 @@ public:
         auto recipe = recipe_for(defaults_.autoregressive, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const tokenizer = tokenizer_named(o.tokenizer);
+        auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::language_model, o.data, tokenizer);
         index_t const block = recipe.block_tokens;
@@ -39,7 +39,7 @@ public:
                               o);
         auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, 1, block, o.seed, mode);
-        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto const counts = bigrams_of(text, tokenizer.vocabulary_size(), rule);
         auto const ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
         auto const levels = levels_of(o, ours, tokenizer.vocabulary_size());
@@ -59,6 +59,7 @@ public:
 
         auto description = describe_autoregressive<C>(tokenizer.vocabulary_size(), ours);
         description.max_position_embeddings = positions_of(block, start);
+        set_special_ids(description, tokenizer.specials());
         auto const bytes = bytes_of_tokens(tokenizer);
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model,

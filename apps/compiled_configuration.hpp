@@ -26,7 +26,7 @@ public:
         auto recipe = recipe_for(defaults_.autoencoder, o);
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const tokenizer = tokenizer_named(o.tokenizer);
+        auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });
         auto const data_seed = data_seed_of(o.data);
         auto const mode = packing_for(packed_for::autoencoder, o.data, tokenizer);
@@ -63,6 +63,7 @@ public:
         describe(run.report(), count_parameters(own.model), text, tokenizer, place_of<Space>(o));
 
         auto description = describe_autoencoder<C.autoencoder>(tokenizer.vocabulary_size(), recipe.objective, ours);
+        set_special_ids(description, tokenizer.specials());
         auto const measure = [&](std::size_t tokens) {
             return evaluate_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials().pad,
                                         o.seed, ranks());
@@ -108,7 +109,7 @@ public:
                               o);
         auto const text = run.text(tokenizer, data_seed);
         text_blocks blocks(text, K, block, o.seed, mode);
-        auto const counts = bigrams_of(text, tokenizer, rule);
+        auto const counts = bigrams_of(text, tokenizer.vocabulary_size(), rule);
         auto ours = description_of(name_, o, data_seed, block, mode, tokenizer);
         if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
         auto const files = beside(tokenizer, bytes_of_file(tokenizer_file_of(stored)));  // read before training
@@ -132,6 +133,7 @@ public:
         auto description = describe_calm<C>(tokenizer.vocabulary_size(), recipe.objective,
                                             autoencoder_objective_of(stored.description), ours);
         description.max_position_embeddings = positions_of(block / K, start);
+        set_special_ids(description, tokenizer.specials());
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
             return complete(calm::evaluate_model(ctx, own.model, spread_blocks(unseen, block, tokens),

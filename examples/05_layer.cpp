@@ -1,21 +1,18 @@
-// A custom layer with forward, backward and visit; the complex-step method checks its gradients.
+// A custom layer, y = x + sigmoid(gate(x)) * up(x). The complex-step method checks its gradients.
+#include <algorithm>
 #include <complex>
 #include <cstdio>
 
 #include "calm/eigen.hpp"
 #include "calm/nn/linear.hpp"
-#include "calm/nn/sequential.hpp"
 
-// y = x + sigmoid(gate(x)) * up(x)
 template <calm::index_t D, class Space = calm::space<>> struct gated {
     using space_type = Space;  // storage type and device; float on the cpu by default
     using T = typename Space::storage;
-    static constexpr calm::index_t inputs = D;
-    static constexpr calm::index_t outputs = D;
+    static constexpr calm::index_t inputs = D, outputs = D;
     using projection = calm::linear<D, D, calm::with_bias::yes, Space>;
 
     projection gate, up;
-
     struct saved_activations {
         typename projection::saved_activations gate, up;
         calm::matrix_view<T, D> y;  // (R, D), the result
@@ -35,36 +32,29 @@ template <calm::index_t D, class Space = calm::space<>> struct gated {
         up.backward(ctx, s.up, dup, dgate);
         evaluate(ctx, dx, dx + dgate + dy);
     }
-    template <class Visitor> void visit(Visitor& visitor) {
-        visit_as("gate", gate, visitor);
-        visit_as("up", up, visitor);
-    }
+    template <class Visitor> void visit(Visitor& v) { visit_as("gate", gate, v), visit_as("up", up, v); }
 };
 
 int main() {
-    using number = std::complex<double>;  // the same templates, with numbers that carry a derivative
+    using number = std::complex<double>;  // the same template, with numbers that carry a derivative
     calm::context<> ctx(1);
     calm::arena<> values("values"), gradients("gradients");
-    using complex = calm::space<calm::cpu, number>;
-    calm::sequential<calm::linear<3, 4, calm::with_bias::yes, complex>, gated<4, complex>> net;
-    allocate(net, values, &gradients);
-    for (auto const& p : parameters_of(net))
-        for (calm::index_t i = 0; i < p.value.size(); ++i)
-            p.value[i] = 0.1 * static_cast<double>((i * 7 + 3) % 11) - 0.5;
-    calm::tensor<number, calm::extents<2, 3>> x, dx;
-    calm::tensor<number, calm::extents<2, 4>> dy;
+    gated<4, calm::space<calm::cpu, number>> layer;
+    allocate(layer, values, &gradients);
+    for (int n = 3; auto const& p : parameters_of(layer))
+        for (auto& weight : p.value) weight = 0.1 * ((n += 7) % 11) - 0.5;
+    calm::tensor<number, calm::extents<2, 4>> x, dx, dy;
     evaluate(ctx, x, x + 0.7);
-    evaluate(ctx, dy, dy + 1.0);
-    net.backward(ctx, net.forward(ctx, x), dy, calm::matrix_view<number, 3>(dx));
-    for (auto const& p : parameters_of(net)) {  // for the sum of y
+    evaluate(ctx, dy, dy + 1.0);  // the gradient of the sum of y
+    layer.backward(ctx, layer.forward(ctx, x), dy, calm::matrix_view<number, 4>(dx));
+    for (auto const& p : parameters_of(layer)) {
         double worst = 0;
         for (calm::index_t i = 0; i < p.value.size(); ++i) {
             p.value[i] += number(0, 1e-30);
-            number const y = sum(ctx, net.forward(ctx, x).y * 1.0);
+            double const slope = sum(ctx, layer.forward(ctx, x).y * 1.0).imag() / 1e-30;
+            worst = std::max(worst, std::abs(slope - p.grad[i].real()));
             p.value[i] -= number(0, 1e-30);
-            worst = std::max(worst, std::abs(y.imag() / 1e-30 - p.grad[i].real()));
         }
-        std::printf("%-14s %3d gradients, largest error %.1e\n", p.name.c_str(), static_cast<int>(p.value.size()),
-                    worst);
+        std::printf("%-12s largest error of a gradient %.1e\n", p.name.c_str(), worst);
     }
 }

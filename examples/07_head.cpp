@@ -1,10 +1,9 @@
-// A custom head for the programs: a network guesses the next latent, and samples scatter around the guess. This file is
-// a configuration: -DCALM_CONFIGS="tiny;examples/07_head.cpp" compiles it into the programs under the name guess.
+// A custom head for the programs, with the network of 07_head.hpp. This file is a configuration:
+// -DCALM_CONFIGS="tiny;examples/07_head.cpp" compiles it into the programs under the name guess.
+#include "07_head.hpp"
 #include "compiled_configuration.hpp"
 
 namespace {
-
-template <calm::model_configuration auto C, class Space> struct guessing_head;
 
 // The head's sizes, its names in command lines and files, and the settings of its loss.
 struct guess {
@@ -31,44 +30,6 @@ struct guess {
         visitor(calm::number_field{"inner_size", "width of the guess", 1, 4096}, self.inner_size);
     }
     friend constexpr bool operator==(guess const&, guess const&) = default;
-};
-
-template <calm::model_configuration auto C, class Space> struct guessing_head {
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    static constexpr calm::index_t D = C.hidden_size, L = C.autoencoder.latent_size, H = C.head.inner_size;
-    template <calm::index_t Width> using rows_of = calm::matrix_view<T const, Width, Backend>;  // (R, Width)
-    template <calm::index_t In, calm::index_t Out> using linear = calm::linear<In, Out, calm::with_bias::yes, Space>;
-
-    calm::sequential<linear<D, H>, calm::silu_layer<H, Space>, linear<H, L>> network;
-
-    // Adds the sum of |guess - mean|^2 over R positions to `total`. Unless dhidden is null, also backpropagates scale
-    // times that sum.
-    void loss_and_gradient(calm::context<Backend>& ctx, calm::total_view<Backend> const& total,
-                           rows_of<D> const& hidden, rows_of<L> const& mean, rows_of<L> const&,
-                           calm::matrix_view<T, D, Backend> const& dhidden, guess::objective, calm::rng_counter,
-                           double scale) {
-        calm::arena_scope const saved(ctx.saved), workspace(ctx.workspace);
-        auto const g = network.forward(ctx, hidden);
-        if (dhidden.data() != nullptr) {
-            auto const dg = ctx.workspace.template take<T>(g.y.extents());
-            differentiate_sum(ctx, square(wrt(g.y, dg) - mean), scale);
-            network.backward(ctx, g, dg, dhidden);
-        }
-        add_sum(ctx, total, square(g.y - mean));
-    }
-    // z (R N, L): N samples for each of R positions. places[r] has the RNG key and counter of position r.
-    void sample(calm::context<Backend>& ctx, calm::matrix_view<T, L, Backend> const& z, rows_of<D> const& hidden,
-                std::span<calm::row_rng const> places, double noise_scale = 1) const {
-        calm::arena_scope const saved(ctx.saved);
-        auto const y = network.forward(ctx, hidden).y;
-        for (calm::index_t i = 0, N = z.extent(0) / y.extent(0); i < z.extent(0); ++i) {
-            auto const& [draws, first] = places[static_cast<std::size_t>(i / N)];
-            fill_normal(ctx, rows(z, i, 1), draws, static_cast<std::uint64_t>((first + i % N) * L));
-            evaluate(ctx, rows(z, i, 1), rows(y, i / N, 1) + rows(z, i, 1) * (0.1 * noise_scale));
-        }
-    }
-    template <class Visitor> void visit(Visitor& visitor) { visit_as("network", network, visitor); }
 };
 
 constexpr calm::configuration<guess> sizes{

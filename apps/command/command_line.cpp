@@ -547,6 +547,20 @@ void declare(command& c, tokenizer_options& o) {
     add_out(c, o.out, "the vocabulary");
 }
 
+// tiktoken's lines do not state it.
+void add_pattern(command& c, std::string& pattern, std::string const& tokenizer) {
+    c.choice("--pattern", {"llama3", "gpt2", "cl100k", "o200k", "qwen"},
+             "published vocabulary whose pattern and special tokens a --tokenizer of tiktoken's lines has (not needed "
+             "for Llama 3's own file)",
+             [&pattern](std::string const& name) { pattern = name; });
+    c.check([&c, &pattern, &tokenizer] {
+        std::error_code unknown;
+        if (!pattern.empty() && (tokenizer == markov_vocabulary || std::filesystem::is_directory(tokenizer, unknown)))
+            c.problem("--pattern: expected a file of tiktoken's lines as --tokenizer, found " + tokenizer +
+                      "; leave --pattern out, or name the file");
+    });
+}
+
 void add_tokenizer(command& c, train_options& o) {
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
@@ -555,6 +569,7 @@ void add_tokenizer(command& c, train_options& o) {
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
     require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    add_pattern(c, o.pattern, o.tokenizer);
 }
 
 void declare(command& c, train_autoencoder_command& o) {
@@ -711,6 +726,7 @@ void declare(command& c, sweep_options& o) {
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
     require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    add_pattern(c, o.pattern, o.tokenizer);
     add_data(c, o.data);
     c.text("--out", o.out, "DIR",
            "where to write models, sweep.tsv, sweep.gp and sweep.png; an existing sweep is resumed", needed::yes);
@@ -791,6 +807,7 @@ void declare(command& c, tokenize_options& o) {
         if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
             c.problem("--tokenizer: there is no " + o.tokenizer);
     });
+    add_pattern(c, o.pattern, o.tokenizer);
     c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
     c.may_be_empty("--text");
     c.choice("--format", {"table", "ids", "json"},

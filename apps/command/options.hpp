@@ -54,6 +54,7 @@ struct train_options : execution_options {
     std::string configuration;
     std::string sizes;        // KEY=VALUE,...; already part of the configuration's name
     std::string tokenizer;    // a file, or "markov"
+    std::string pattern;      // of a tokenizer file of tiktoken's lines, or empty
     std::string autoencoder;  // a model directory
     std::string init;         // a model directory with the initial weights, or empty
     std::string out;
@@ -118,6 +119,7 @@ struct sweep_options : execution_options {
     std::vector<std::string> configurations;
     std::string sizes;  // KEY=VALUE,...; already part of the configurations' names
     std::string tokenizer;
+    std::string pattern;  // of a tokenizer file of tiktoken's lines, or empty
     std::string out;
     data_options data;
     std::optional<double> autoencoder_minutes;
@@ -155,6 +157,7 @@ struct inspect_options {
 
 struct tokenize_options {
     std::string tokenizer;  // a file, or a model's directory
+    std::string pattern;    // of a file of tiktoken's lines, or empty
     std::vector<std::string> texts;
     std::string format = "table";  // or ids, or json
 };

@@ -17,7 +17,8 @@ int convert_main(int argc, char const* const* argv) {
         if (!options) return 0;
         calm::conversion conversion{.as = {}, .shard_bytes = options->shard_bytes};
         if (!options->dtype.empty()) conversion.as = calm::float_type_named(options->dtype);
-        auto const model = opened_model(options->model, options->autoencoder);
+        auto model = opened_model(options->model, options->autoencoder);
+        add_special_ids(model);
         calm::convert_model(model, options->out, conversion);
         if (write_tokenizer_json(model, options->out))
             log_line("wrote tokenizer.json too: transformers reads " + options->out);

@@ -74,6 +74,7 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     train_options t;
     t.configuration = name;
     t.tokenizer = o.tokenizer;
+    t.pattern = o.pattern;
     t.tokens = calm::in_directory(o.out, tokens_file);
     t.data = o.data;
     if (o.positions > 0) t.heldout_positions = std::min(o.positions, t.heldout_positions);
@@ -316,7 +317,7 @@ int sweep_main(int argc, char const* const* argv) {
                 static_cast<void>(configuration_named(name).on(options->device));
         calm::make_directories(options->out);
         write_record(options->out, options->record, 0);
-        index_t const V = tokenizer_named(options->tokenizer).vocabulary_size();
+        index_t const V = tokenizer_named(options->tokenizer, options->pattern).vocabulary_size();
         std::vector<row> rows;
         for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name, V));
 

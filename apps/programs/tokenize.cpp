@@ -43,8 +43,8 @@ calm::tokenizer tokenizer_in(std::string const& directory) {
 }
 
 // Reads the vocabulary of a file or of a directory.
-calm::tokenizer tokenizer_at(std::string const& path) {
-    return std::filesystem::is_directory(path) ? tokenizer_in(path) : tokenizer_named(path);
+calm::tokenizer tokenizer_at(std::string const& path, std::string const& pattern) {
+    return std::filesystem::is_directory(path) ? tokenizer_in(path) : tokenizer_named(path, pattern);
 }
 
 // The tokens of one text in one of the formats of --format.
@@ -68,7 +68,7 @@ int tokenize_main(int argc, char const* const* argv) {
     return run_program("tokenize", [&] {
         auto const options = read_tokenize(argc, argv);
         if (!options) return 0;
-        auto const tokenizer = tokenizer_at(options->tokenizer);
+        auto const tokenizer = tokenizer_at(options->tokenizer, options->pattern);
         text_output out;
         auto const texts = options->texts.empty() ? std::vector<std::string>{"-"} : options->texts;
         for (auto const& text : texts)

@@ -127,8 +127,8 @@ std::string bytes_of_file(std::string const& path) {
     return std::string(mapped_file::open(path).text());
 }
 
-tokenizer tokenizer_named(std::string const& path) {
-    return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path);
+tokenizer tokenizer_named(std::string const& path, std::string const& pattern) {
+    return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path, pattern);
 }
 
 std::string tokenizer_bytes(std::string const& path) {
@@ -229,13 +229,6 @@ std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     for (token_id id = 0; id < tokenizer.vocabulary_size() && !tokenizer.is_markov(); ++id)
         bytes.push_back(static_cast<index_t>(tokenizer.bytes(id).size()));
     return bytes;
-}
-
-bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule) {
-    bigram_counts counts(tokenizer.vocabulary_size());
-    packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });
-    visit_portions(text, [&](document_portion const& portion) { packed.add(portion); });
-    return bigram_table(std::move(counts));
 }
 
 std::vector<token_id> spread_blocks(block_source const& blocks, index_t block, std::size_t at_most) {

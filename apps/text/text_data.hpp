@@ -25,8 +25,8 @@ int train_tokenizer(tokenizer_options const& o);
 
 // Stands for the vocabulary of the Markov benchmark wherever a tokenizer file is expected.
 inline constexpr char const* markov_vocabulary = "markov";
-// The tokenizer of a file, or the vocabulary of the Markov benchmark.
-tokenizer tokenizer_named(std::string const& path);
+// The tokenizer of a file, or the vocabulary of the Markov benchmark. `pattern` is that of tiktoken's lines, or empty.
+tokenizer tokenizer_named(std::string const& path, std::string const& pattern = "");
 // The content of the tokenizer file to store in a model directory.
 std::string tokenizer_bytes(std::string const& path);
 
@@ -75,9 +75,6 @@ void require_blocks(data_options const& data, tokenizer const& tokenizer, std::u
 
 // Bytes of text per token (V), 0 for special tokens; empty for Markov symbols, which have no bytes.
 std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer);
-
-// Counts all pairs of neighbouring tokens in a packed corpus.
-bigram_table bigrams_of(corpus const& text, tokenizer const& tokenizer, packing_rule const& rule);
 
 // Held-out blocks: generated text from its own split, or the documents of a holdout. At most `at_most` tokens, spread
 // over the whole text, packed by a rule whose seed is the data seed. Empty if nothing is held out. Throws errc::data if

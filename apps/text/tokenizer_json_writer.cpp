@@ -123,4 +123,10 @@ bool write_tokenizer_json(stored_model const& model, std::string const& director
     return true;
 }
 
+void add_special_ids(stored_model& model) {
+    auto& d = model.description;
+    if (d.bos_token_id || !d.eos_token_id.empty() || d.pad_token_id || !d.calm || !d.calm->tokenizer) return;
+    if (is_there(tokenizer_file_of(model))) set_special_ids(d, load_tokenizer(model).specials());
+}
+
 }  // namespace calm::apps

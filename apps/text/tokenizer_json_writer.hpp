@@ -1,5 +1,5 @@
 #pragma once
-// The files with which transformers reads a tokenizer that was trained here.
+// What transformers reads of a tokenizer that was trained here: its files, and its special tokens in config.json.
 
 #include <string>
 
@@ -17,5 +17,9 @@ std::string tokenizer_config_json();
 // Writes both next to a copy in `directory` of an autoregressive model with such a tokenizer, unless there is a
 // tokenizer.json already. Returns whether it did. Throws errc::storage.
 bool write_tokenizer_json(stored_model const& model, std::string const& directory);
+
+// Adds BOS, EOS and PAD of its tokenizer to the description of a model that was trained here, unless it states any.
+// Throws as load_tokenizer.
+void add_special_ids(stored_model& model);
 
 }  // namespace calm::apps

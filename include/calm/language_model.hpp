@@ -28,6 +28,8 @@
 #include "calm/runs/run_directory.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/streamed_text.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/read_text.hpp"
 #include "calm/text/tokenizer.hpp"
@@ -143,6 +145,7 @@ public:
         set_length(recipe, how.steps, minutes, longest_text_warmup);
         hold_for_training();
         train_calm(ctx_, own_->model, blocks, recipe, callbacks_of("language model", how));
+        counts_ = bigrams_of(text_, words_.vocabulary_size(), {mode(), static_cast<std::size_t>(K), ctx_.seed});
         description_ = describe(recipe);
         is_trained_ = true;
     }
@@ -171,13 +174,16 @@ public:
         return made;
     }
 
-    // Writes a model directory: config.json, weights and tokenizer, which calm::load and the programs `calm generate`
-    // and `calm evaluate` open. A model directory that exists is replaced, as a whole or not at all. Throws errc::usage
-    // for an untrained model, and errc::storage if something else exists at the path or it cannot be written.
+    // Writes a model directory: config.json, weights, tokenizer and counts(), which calm::load and the programs `calm
+    // generate` and `calm evaluate` open. A model directory that exists is replaced, as a whole or not at all. Throws
+    // errc::usage for an untrained model, and errc::storage if something else exists at the path or it cannot be
+    // written.
     void save(std::string const& directory) {
         require_trained("save");
         require_replaceable(directory);
-        save_calm(ctx_, directory, own_->model, description_, {tokenizer_file_}, if_exists::replace);
+        model_files files{tokenizer_file_};
+        if (counts_) files.emplace(bigram_file, counts_->bytes());
+        save_calm(ctx_, directory, own_->model, description_, files, if_exists::replace);
     }
 
     // The model and its memory; see calm_model. It holds no gradients after loading.
@@ -187,11 +193,15 @@ public:
     [[nodiscard]] context<>& ctx() { return ctx_; }                        // threads, seed, workspace
     // Describes the model for config.json; only of a trained model.
     [[nodiscard]] model_description const& description() const { return description_; }
+    // Counts of tokens and pairs in the text of the last training: the bigram reference of evaluate_model. Null for an
+    // untrained model, or one loaded from a directory without them.
+    [[nodiscard]] bigram_table const* counts() const { return counts_ ? &*counts_ : nullptr; }
     // Whether train() has finished, or the model was loaded.
     [[nodiscard]] bool is_trained() const { return is_trained_; }
 
     // Opens a model directory, or the --out of `calm train` that holds one. Throws errc::model_file if it is not the
-    // directory of a CALM, errc::config with every size that differs from C, and errc::tokenizer.
+    // directory of a CALM, errc::config with every size that differs from C, errc::tokenizer, and errc::data for
+    // damaged counts.
     [[nodiscard]] static language_model load(std::string const& directory, load_options const& o = {}) {
         auto const inside = in_directory(directory, "model");
         bool const is_run =
@@ -207,8 +217,9 @@ private:
         own_(std::make_unique<owned>(words_.vocabulary_size(), model_mode::inference)),
         tokenizer_file_{std::filesystem::path(tokenizer_file_of(stored)).filename().string(),
                         std::string(mapped_file::open(tokenizer_file_of(stored)).text())},
-        description_(stored.description), autoencoder_objective_(autoencoder_objective_of(stored.description)),
-        has_gradients_(false), has_autoencoder_(true), is_trained_(true) {
+        description_(stored.description), counts_(counts_in(stored)),
+        autoencoder_objective_(autoencoder_objective_of(stored.description)), has_gradients_(false),
+        has_autoencoder_(true), is_trained_(true) {
         load_calm(ctx_, stored, own_->model);
         if (stored.description.calm) posterior_std_ = stored.description.calm->posterior_std;
         description_.ae_path.clear();  // a saved model contains its autoencoder
@@ -224,6 +235,11 @@ private:
                                  ": give the directory of a CALM"));
         require_match(C, stored.vocabulary(), stored);
         return stored;
+    }
+
+    static std::optional<bigram_table> counts_in(stored_model const& stored) {
+        auto const path = stored.path(bigram_file);
+        return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
     }
 
     static std::vector<std::string> const& with_text(std::vector<std::string> const& documents) {
@@ -330,6 +346,7 @@ private:
         auto made = describe_calm<C>(words_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
         made.max_position_embeddings = std::max({made.max_position_embeddings, description_.max_position_embeddings,
                                                  std::int64_t{recipe.block_tokens / K}});
+        set_special_ids(made, words_.specials());
         return made;
     }
 
@@ -339,6 +356,7 @@ private:
     std::unique_ptr<owned> own_;                          // never null
     std::pair<std::string, std::string> tokenizer_file_;  // its name in a model directory, and its bytes
     model_description description_;                       // of a trained model
+    std::optional<bigram_table> counts_;
     autoencoder_objective autoencoder_objective_;
     double posterior_std_ = 0;
     bool has_gradients_ = true;

@@ -111,9 +111,21 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained_measured_and_writes) {
     shop().good("evaluate --model ar.bf16 --data stories:1500 --positions 50");
 }
 
+// Other programs look for them in config.json. In one without them, convert adds them.
+BOOST_AUTO_TEST_CASE(a_model_states_its_special_tokens) {
+    shop().good(R"(cp -r ar silent; sed -i 's/\("[a-z]*_token_id": \)[0-9]*/\1null/' silent/config.json; )"
+                "convert silent --out stated");
+    for (auto const* const name : {"ar", "stated"}) {
+        auto const text = shop().content(name + std::string("/config.json"));
+        for (auto const* const part : {"\"bos_token_id\": 297", "\"eos_token_id\": 298", "\"pad_token_id\": 299"})
+            BOOST_TEST(has(text, part), name << ": " << part);
+    }
+    BOOST_TEST(has(shop().content("silent/config.json"), "\"eos_token_id\": null"));
+}
+
 // A model with any id among its eos_token_id: its texts end at once.
 BOOST_AUTO_TEST_CASE(a_text_ends_at_each_eos_of_its_model) {
-    shop().good(R"(cp -r ar ends; sed -i "s/\"eos_token_id\": null/\"eos_token_id\": [$(seq -s, 0 400)]/" )"
+    shop().good(R"(cp -r ar ends; sed -i "s/\"eos_token_id\": 298/\"eos_token_id\": [$(seq -s, 0 400)]/" )"
                 "ends/config.json");
     auto const made = shop().good("printf '{\"id\": 1, \"prompt\": \"One\"}\\n' >one.jsonl; "
                                   "generate --model ends --jsonl one.jsonl --max-tokens 20");

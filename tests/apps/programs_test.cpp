@@ -82,6 +82,8 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
           "calm/model.safetensors", "calm/tokenizer.model", "calm/metrics.jsonl", "calm/bigram.counts",
           "calm/samples.jsonl", "calm/run.json", "calm/options.toml"})
         BOOST_TEST(!shop().content(file).empty(), file);
+    for (auto const* const file : {"ae/config.json", "calm/config.json"})
+        BOOST_TEST(!has(shop().content(file), "_token_id\": null"), file);
     BOOST_TEST(shop().autoencoder_.out == "");
     auto const& told = shop().autoencoder_.err;
     for (auto const* const part :

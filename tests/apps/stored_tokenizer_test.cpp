@@ -28,6 +28,7 @@ calm::stored_model model_in(calm::test::temporary_folder const& folder, calm::to
     model.description.vocab_size = words.vocabulary_size();
     auto& ours = model.description.calm.emplace().tokenizer.emplace();
     ours.file = words.file_name();
+    ours.pattern = words.pattern();
     ours.fingerprint = words.fingerprint();
     return model;
 }
@@ -51,6 +52,21 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_lies_under_the_name_of_its_form) {
     BOOST_TEST(lines.file_name() == "tokenizer.model");
     model.description.calm->tokenizer->file = lines.file_name();
     BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
+}
+
+// config.json and the fingerprint tell what tiktoken's lines do not.
+BOOST_AUTO_TEST_CASE(a_model_knows_the_pattern_of_its_lines) {
+    calm::test::temporary_folder const folder;
+    std::string const path = CALM_FIXTURES_DIR "/tokenizers/tiktoken.model";
+    for (auto const* const pattern : {"llama3", "gpt2", "cl100k", "o200k"}) {
+        auto const words = calm::apps::tokenizer_named(path, pattern);
+        (void)folder.with(words.file_name(), calm::apps::tokenizer_bytes(path));
+        auto model = model_in(folder, words);
+        BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint(), pattern);
+        model.description.calm->tokenizer->pattern = "another";
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }),
+                       "expected the tokenizer with fingerprint"));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {

@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_all_training_tokens_are_counted) {
     tokenizer const words;
     auto const text = training_text(data, words, 1);
     packing_rule const rule{.K = 4, .seed = 3};
-    auto const table = bigrams_of(text, words, rule);
+    auto const table = bigrams_of(text, words.vocabulary_size(), rule);
     bigram_table const whole(words.vocabulary_size(), packed_tokens(text, rule));
     for (token_id a = 0; a < words.vocabulary_size(); a += 5)
         for (token_id b = 0; b < words.vocabulary_size(); ++b)
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_a_large_corpus_are_counted_to_the_last_document) {
     std::vector<token_id> const same(size, 5);
     for (std::size_t i = 0; i < documents; ++i) text.add(same);
     text.add(std::vector<token_id>{65, 66, 65, 67, 65, 67});
-    auto const table = bigrams_of(text, words, {.K = 4, .seed = 3});
+    auto const table = bigrams_of(text, words.vocabulary_size(), {.K = 4, .seed = 3});
     BOOST_TEST(table.probability(66, 65) == 1.0 / 3);
     BOOST_TEST(table.probability(67, 65) == 2.0 / 3);
     BOOST_TEST(table.probability(5, 5) == 0.999);

@@ -16,7 +16,9 @@ using calm::test::temporary_folder;
 
 namespace {
 
-using facade = language_model<test::small>;
+// With a head that reads the autoencoder.
+constexpr auto mine = with_head(test::small, drafted{.num_mlp_layers = 1, .noise_size = 8});
+using facade = language_model<mine>;
 
 generation_options const few{.temperature = 1, .max_tokens = 24};
 
@@ -38,7 +40,10 @@ BOOST_AUTO_TEST_CASE(a_saved_model_generates_the_same_text) {
     BOOST_TEST(wanted.draws >= wanted.patches);
     BOOST_TEST(trained().generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
     model.save(directory);
-    auto again = load<test::small>(directory);
+    auto again = load<mine>(directory);
+    BOOST_TEST((again.description().eos_token_id == std::vector<std::int64_t>{again.words().eos()}));
+    BOOST_TEST(again.description().bos_token_id.value() == again.words().bos());
+    BOOST_TEST(again.description().pad_token_id.value() == again.words().pad());
     BOOST_TEST(again.generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
 
     // A loaded model is trained further on a text, and replaces what was saved.
@@ -46,12 +51,40 @@ BOOST_AUTO_TEST_CASE(a_saved_model_generates_the_same_text) {
     auto const later = test::weights_of(again.model());
     BOOST_TEST((later != test::weights_of(model.model())));
     again.save(directory);
-    BOOST_TEST((test::weights_of(load<test::small>(directory).model()) == later));
+    BOOST_TEST((test::weights_of(load<mine>(directory).model()) == later));
 
     // The --out of `calm train` has its model in a folder of this name.
     std::filesystem::create_directory(folder.path("run"));
     std::filesystem::rename(directory, folder.path("run/model"));
-    BOOST_TEST((test::weights_of(load<test::small>(folder.path("run")).model()) == later));
+    BOOST_TEST((test::weights_of(load<mine>(folder.path("run")).model()) == later));
+}
+
+// `calm evaluate` compares a model with them.
+BOOST_AUTO_TEST_CASE(the_counts_of_the_text_are_saved_with_the_model) {
+    temporary_folder const folder;
+    auto const directory = folder.path("mine");
+    auto const counts = [&] { return folder.content("mine/bigram.counts"); };
+    auto model = trained();
+    BOOST_REQUIRE(model.counts() != nullptr);
+    BOOST_TEST(model.counts()->vocabulary_size() == 280);
+    BOOST_TEST(model.counts()->probability(model.words().bos()) > 0);
+    model.save(directory);
+    BOOST_TEST(counts() == model.counts()->bytes());
+    auto again = load<mine>(directory);
+    again.save(directory);
+    BOOST_TEST(counts() == model.counts()->bytes());
+    again.train(stories(20), {.steps = 1});
+    again.save(directory);
+    BOOST_TEST(counts() == again.counts()->bytes());
+    BOOST_TEST(counts() != model.counts()->bytes());
+
+    // A model without counts does not keep those of the model that it replaces.
+    std::filesystem::copy(directory, folder.path("bare"));
+    std::filesystem::remove(folder.path("bare/bigram.counts"));
+    auto bare = load<mine>(folder.path("bare"));
+    BOOST_TEST(bare.counts() == nullptr);
+    bare.save(directory);
+    BOOST_TEST(load<mine>(directory).counts() == nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(callbacks_receive_progress_and_text) {
@@ -101,9 +134,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_saved_or_loaded_is_explained) {
     auto model = trained();
     model.save(directory);
     BOOST_TEST(has(said(errc::config, [&] { (void)load<test::smallest>(directory); }), "hidden_size"));
-    BOOST_TEST(has(said(errc::model_file, [&] { (void)load<test::small>(folder.path("none")); }), "no such directory"));
-    BOOST_TEST(has(said(errc::model_file, [&] { (void)load<test::small>(folder.path(".")); }), "no config.json"));
-    auto again = load<test::small>(directory);
+    BOOST_TEST(has(said(errc::model_file, [&] { (void)load<mine>(folder.path("none")); }), "no such directory"));
+    BOOST_TEST(has(said(errc::model_file, [&] { (void)load<mine>(folder.path(".")); }), "no config.json"));
+    auto again = load<mine>(directory);
     BOOST_TEST(has(said(errc::usage, [&] { again.train({.minutes = 1}); }), "give the documents"));
     BOOST_TEST(has(said(errc::usage, [&] { again.train(stories(9), {.autoencoder_steps = 1, .steps = 1}); }),
                    "whose autoencoder is trained"));

@@ -22,14 +22,15 @@ tensor<float, extents<dyn, 3>> two_rows() {
 
 BOOST_AUTO_TEST_CASE(an_element_is_found_by_its_indices) {
     auto x = two_rows();
-    BOOST_TEST(at(x, 1, 2) == 2.5F);
-    at(x, 0, 1) = 7;
+    BOOST_TEST(x(1, 2) == 2.5F);
+    x(0, 1) = 7;
     BOOST_TEST(x[1] == 7);
     auto const& read = x;
-    BOOST_TEST(at(read, 0, 1) == 7);
-    BOOST_TEST(at(read.view(), 1, 0) == 1.5F);
+    static_assert(std::is_same_v<decltype(read(0, 1)), float const&>);
+    BOOST_TEST(read(0, 1) == 7);
+    BOOST_TEST(read.view()(1, 0) == 1.5F);
     for (index_t const outside : {-1, 3}) {
-        auto const said = usage_sentence([&] { (void)at(x, 1, outside); });
+        auto const said = usage_sentence([&] { (void)x(1, outside); });
         BOOST_TEST(has(said, "below 3 in dimension 1 of (2, 3), found " + std::to_string(outside)), said);
     }
 }

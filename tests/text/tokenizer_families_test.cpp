@@ -1,5 +1,6 @@
 // Ids of published families' kinds of tokenizer.json, equal to those of the package `tokenizers`. The files and texts
-// are from tests/by_hand/tokenizers/make_fixtures.py, or in $CALM_TOKENIZERS.
+// are from tests/by_hand/tokenizers/make_fixtures.py, or in $CALM_TOKENIZERS; the ids of tiktoken from
+// make_tiktoken.py.
 #include <boost/test/unit_test.hpp>
 
 #include <simdjson.h>
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,11 +34,11 @@ struct known_text {
     std::vector<token_id> ids;
 };
 
-// The texts for which the package has ids of a family. It drops bytes that the vocabulary lacks, so such texts have
-// none.
-std::vector<known_text> known_texts(std::string_view family) {
+// The texts for which a package has ids of a family. `tokenizers` drops bytes that the vocabulary lacks, so such texts
+// have none.
+std::vector<known_text> known_texts(std::string const& file_name, std::string_view family) {
     std::vector<known_text> all;
-    std::ifstream file(in_fixtures("texts.jsonl"));
+    std::ifstream file(in_fixtures(file_name));
     simdjson::dom::parser parser;
     for (std::string line; std::getline(file, line);) {
         simdjson::dom::element const one = parser.parse(line);
@@ -60,7 +63,7 @@ BOOST_AUTO_TEST_CASE(ids_of_each_family_match_the_package) {
             continue;
         }
         auto const words = calm::load_tokenizer(in_fixtures(family + ".json"));
-        auto const all = known_texts(family);
+        auto const all = known_texts("texts.jsonl", family);
         BOOST_TEST(all.size() > 90, family);
         calm::token_stream stream(words);
         for (std::size_t n = 0; n < all.size(); ++n) {
@@ -73,6 +76,44 @@ BOOST_AUTO_TEST_CASE(ids_of_each_family_match_the_package) {
             BOOST_REQUIRE_MESSAGE(in_parts == ids, family << ", in parts, text " << n << ": " << text);
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(ids_of_each_pattern_match_tiktoken) {
+    struct known {
+        std::string pattern;
+        token_id bos, eos, pad;  // after the ranks
+    };
+    auto const path = in_fixtures("tiktoken.model");
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(path); }),
+                   "give --pattern llama3, gpt2, cl100k"));
+    std::set<std::string> fingerprints;
+    std::set<std::vector<token_id>> cuts;
+    for (auto const& [pattern, bos, eos, pad] :
+         std::array{known{"llama3", 0, 1, 256}, known{"gpt2", 0, 0, 1}, known{"cl100k", 1, 1, 21},
+                    known{"o200k", 1, 1, 21}, known{"qwen", 0, 0, 208}}) {
+        if (pattern == "qwen" && !calm::detail::has_nfc) continue;
+        auto const words = calm::load_tokenizer(path, pattern);
+        auto const all = known_texts("tiktoken.jsonl", pattern);
+        BOOST_TEST(all.size() > 90, pattern);
+        std::vector<token_id> together;
+        for (auto const& [text, ids] : all) {
+            BOOST_REQUIRE_MESSAGE(words.encode(text) == ids, pattern << ": " << text);
+            together.insert(together.end(), ids.begin(), ids.end());
+        }
+        cuts.insert(together);
+        token_id const ranks = words.vocabulary_size() - pad - 1;
+        BOOST_TEST(words.bos() == ranks + bos);
+        BOOST_TEST(words.eos() == ranks + eos);
+        BOOST_TEST(words.pad() == ranks + pad);
+        BOOST_TEST(words.published(ranks + pad, std::nullopt).specials().bos_first == (pattern == "llama3"));
+        BOOST_TEST(fingerprints.insert(words.fingerprint()).second, pattern);
+    }
+    BOOST_TEST(cuts.size() >= 3U);  // llama3 and cl100k have one pattern
+    auto const said = [&](std::string const& file, std::string_view pattern) {
+        return sentence_of<calm::error>([&] { (void)calm::load_tokenizer(in_fixtures(file), pattern); });
+    };
+    BOOST_TEST(has(said("tiktoken.model", "gpt4"), "pattern 'gpt4': expected llama3, gpt2, cl100k, o200k or qwen"));
+    BOOST_TEST(has(said("gpt2.json", "gpt2"), "found a tokenizer.json, which states its own"));
 }
 
 BOOST_AUTO_TEST_CASE(prompts_of_each_family_begin_as_its_post_processor_says) {

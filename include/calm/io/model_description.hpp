@@ -155,9 +155,9 @@ struct model_description {
     double rms_norm_eps = 1e-6;                   // added under the root of every norm
     double initializer_range = 0.02;              // for other programs; kept
     std::int64_t max_position_embeddings = 2048;  // positions per sequence, as published
-    std::optional<std::int64_t> bos_token_id;     // for other programs; kept
+    std::optional<std::int64_t> bos_token_id;     // for other programs
     std::vector<std::int64_t> eos_token_id;       // each ends a text of an autoregressive model; may be empty
-    std::optional<std::int64_t> pad_token_id;     // for other programs; kept
+    std::optional<std::int64_t> pad_token_id;     // for other programs
     bool tie_word_embeddings = false;             // of an autoregressive model; otherwise only kept
     std::string torch_dtype = "float32";          // type of the stored weights
     std::optional<calm_description> calm;         // our object; nullopt in a published file

@@ -108,7 +108,8 @@ inline void describe(model_description& d, autoencoder_description& own, autoenc
 
 }  // namespace detail
 
-// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer.
+// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer. The
+// ids of special tokens are set by set_special_ids (runs/model_tokenizer.hpp).
 template <autoencoder_configuration C>
 model_description describe_autoencoder(index_t vocabulary, autoencoder_objective const& o, calm_description ours) {
     auto d = model_description::of(model_kind::autoencoder);
@@ -136,7 +137,7 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     return d;
 }
 
-// Describes an autoregressive model. The caller sets the ids for other programs (bos_token_id etc.).
+// Describes an autoregressive model.
 template <autoregressive_configuration C>
 model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
     auto d = model_description::of(model_kind::autoregressive);
@@ -167,6 +168,7 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";
     replaced_directory target(directory, existing);
+    target.leave_out(bigram_file);  // of the text of another model, unless it is in extra_files
     for (auto const& [name, bytes] : extra_files) target.write(name, bytes);
     target.write(config_file, config_json_text(description));
     save_weights(ctx, target.path(weights_file), parameters);
@@ -176,9 +178,9 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
 }  // namespace detail
 
 // Writes a model directory atomically: config.json, model.safetensors and the additional files, from any device. An
-// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, and a
-// reader sees either the old or the new one. Throws errc::config if the description does not match the model, and
-// errc::storage.
+// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, except
+// the counts of tokens, and a reader sees either the old or the new one. Throws errc::config if the description does
+// not match the model, and errc::storage.
 template <autoencoder_configuration C, class Space>
 void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
                       autoencoder<C, Space>& model, model_description const& description,

@@ -1,5 +1,5 @@
 #pragma once
-// The tokenizer in a model directory.
+// The tokenizer in a model directory, and its special tokens in config.json.
 
 #include <optional>
 #include <string>
@@ -20,6 +20,25 @@ inline std::string tokenizer_file_of(stored_model const& model) {
     return !is_there(lines) && is_there(json) ? json : lines;
 }
 
+namespace detail {
+
+// The tokenizer that config.json describes, if the file is its own: lines of a published vocabulary do not tell their
+// pattern, so the fingerprint decides.
+inline tokenizer described_tokenizer(std::string const& path, tokenizer_description const& d) {
+    auto const file = mapped_file::open(path);
+    if (is_json_object(file.text())) return parse_tokenizer(file.text(), path);
+    auto plain = tokenizer::parse_lines(file.text(), path);
+    if (plain.fingerprint() == d.fingerprint) return plain;
+    for (auto const& family : rank_families) {
+        if (family.pattern != d.pattern) continue;
+        auto named = tokenizer::parse_lines(file.text(), path, family.name);
+        if (named.fingerprint() == d.fingerprint) return named;
+    }
+    return plain;
+}
+
+}  // namespace detail
+
 // The tokenizer of a model. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained
 // with.
 inline tokenizer load_tokenizer(stored_model const& model) {
@@ -31,7 +50,7 @@ inline tokenizer load_tokenizer(stored_model const& model) {
                     "expected the model's tokenizer, found none: put " +
                         (described ? "that file back"
                                    : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto words = load_tokenizer(path);
+    auto words = described ? detail::described_tokenizer(path, *d.calm->tokenizer) : load_tokenizer(path);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
@@ -48,6 +67,14 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
             " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
     return words;
+}
+
+// States BOS, EOS and PAD in config.json, where other programs look for them. Symbols have none.
+inline void set_special_ids(model_description& d, special_tokens const& special) {
+    if (!special.exist()) return;
+    d.bos_token_id = special.bos;
+    d.eos_token_id = {special.eos};
+    if (special.pad >= 0) d.pad_token_id = special.pad;
 }
 
 }  // namespace calm

@@ -1,6 +1,5 @@
 #pragma once
-// Elements by their indices, and tensors as text, for tensors and views in host memory. Copy a device's tensor to the
-// host first (core/copy.hpp).
+// Tensors and views in host memory as text. Copy a device's tensor to the host first (core/copy.hpp).
 
 #include <array>
 #include <concepts>
@@ -17,17 +16,6 @@
 namespace calm {
 
 namespace detail {
-
-// The row-major position of an element. Throws errc::usage for an index outside of the shape.
-template <index_t... Sizes> index_t position_of(extents<Sizes...> const& shape, std::span<index_t const> indices) {
-    index_t at = 0;
-    for (std::size_t r = 0; r < indices.size(); ++r) {
-        require(indices[r] >= 0 && indices[r] < shape[r], errc::usage, "calm::at: expected an index from 0 to below ",
-                shape[r], " in dimension ", r, " of ", shape, ", found ", indices[r]);
-        at = at * shape[r] + indices[r];
-    }
-    return at;
-}
 
 template <class T> std::string text_of_element(T const& x) {
     if constexpr (std::integral<T>)
@@ -64,25 +52,6 @@ void append_elements(std::string& text, T const* x, std::span<index_t const> siz
 }
 
 }  // namespace detail
-
-// The element x(i, j, ...) in host memory: one index per dimension. Throws errc::usage for an index outside of the
-// shape. Loops use operator[] or an expression, which check nothing per element.
-template <class T, class Extents, class Backend, std::convertible_to<index_t>... Index>
-requires host_memory<Backend> T& at(view<T, Extents, Backend> const& x, Index... indices) {
-    static_assert(sizeof...(Index) == Extents::rank, "calm::at: expected one index per dimension");
-    std::array<index_t, sizeof...(Index)> const all{static_cast<index_t>(indices)...};
-    return x[detail::position_of(x.extents(), all)];
-}
-// Of a tensor.
-template <class T, class Extents, class Backend, std::convertible_to<index_t>... Index>
-requires host_memory<Backend> T& at(tensor<T, Extents, Backend>& x, Index... indices) {
-    return at(x.view(), indices...);
-}
-// Of a tensor, read only.
-template <class T, class Extents, class Backend, std::convertible_to<index_t>... Index>
-requires host_memory<Backend> T const& at(tensor<T, Extents, Backend> const& x, Index... indices) {
-    return at(x.view(), indices...);
-}
 
 // The elements with six digits as nested lists, one row per line: "[[1, 2],\n [3, 4]]". Of more than 1,000 elements
 // only the first and last three of each dimension.

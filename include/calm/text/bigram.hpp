@@ -159,8 +159,8 @@ public:
         return scores;
     }
 
-    // Writes the counts to a file, atomically. Throws errc::storage on failure.
-    void save(std::string const& path) const {
+    // The counts, as in a file that load() reads.
+    [[nodiscard]] std::string bytes() const {
         std::string bytes(magic);
         auto const put = [&](std::uint64_t value) {
             for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(value >> shift & 0xffu);
@@ -169,8 +169,10 @@ public:
         put(pairs_.size());
         for (std::uint64_t const count : unigram_) put(count);
         for (auto const& [first, second, count] : pairs_) put(index(first) << 32 | index(second)), put(count);
-        replace_file(path, bytes);
+        return bytes;
     }
+    // Writes bytes() to a file, atomically. Throws errc::storage on failure.
+    void save(std::string const& path) const { replace_file(path, bytes()); }
 
     // Reads a file written by save(). Throws errc::storage if it cannot be opened, errc::data if it is damaged.
     [[nodiscard]] static bigram_table load(std::string const& path);

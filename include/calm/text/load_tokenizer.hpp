@@ -14,24 +14,39 @@
 
 namespace calm {
 
-// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines, of Llama 3
-// or of a vocabulary trained here. The output of markov().lines() gives markov(). Throws errc::tokenizer with path and
-// the line or key in question.
-[[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path) {
+namespace detail {
+// Whether a tokenizer file is a JSON object.
+inline bool is_json_object(std::string_view bytes) {
     std::size_t const first = bytes.substr(0, limits::tokenizer_file).find_first_not_of(" \t\r\n\xef\xbb\xbf");
-    if (first != std::string_view::npos && bytes[first] == '{') return tokenizer(parse_tokenizer_json(bytes, path));
-    auto tokenizer = tokenizer::parse_lines(bytes, path);
+    return first != std::string_view::npos && bytes[first] == '{';
+}
+}  // namespace detail
+
+// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. Lines of a
+// published vocabulary need its pattern (tokenizer::parse_lines), except Llama 3's. The output of markov().lines()
+// gives markov(). Throws errc::tokenizer with path and the line or key in question, and errc::usage for an unknown
+// pattern or one with a tokenizer.json, which states its own.
+[[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path,
+                                               std::string_view pattern = {}) {
+    if (detail::is_json_object(bytes)) {
+        require(pattern.empty(), errc::usage, path, ": expected tiktoken's lines for the pattern ", pattern,
+                ", found a tokenizer.json, which states its own; leave the pattern out");
+        return tokenizer(parse_tokenizer_json(bytes, path));
+    }
+    auto tokenizer = tokenizer::parse_lines(bytes, path, pattern);
     if (!tokenizer.is_pattern_known())
-        throw error(errc::tokenizer, path, "",
-                    "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
-                    "pattern of pieces the format does not tell: use the model's tokenizer.json");
+        throw error(
+            errc::tokenizer, path, "",
+            "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
+            "pattern of pieces the format does not tell: give --pattern llama3, gpt2, cl100k, o200k or qwen, or "
+            "use the model's tokenizer.json");
     return tokenizer;
 }
 
 // Reads a file of either format, whatever its name. Throws as parse_tokenizer, and errc::storage if it cannot be read.
-[[nodiscard]] inline tokenizer load_tokenizer(std::string const& path) {
+[[nodiscard]] inline tokenizer load_tokenizer(std::string const& path, std::string_view pattern = {}) {
     auto const file = mapped_file::open(path);
-    return parse_tokenizer(file.text(), path);
+    return parse_tokenizer(file.text(), path, pattern);
 }
 
 namespace detail {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/text/bigram.hpp"
 #include "calm/text/detail/block_source.hpp"
 #include "calm/text/detail/document_ids.hpp"
 #include "calm/text/packing.hpp"
@@ -54,6 +55,14 @@ private:
 // Visits the documents of a corpus, each as one portion.
 inline void visit_portions(corpus const& documents, portion_visitor const& visitor) {
     for (std::size_t i = 0; i < documents.documents(); ++i) visitor({0, documents.document(i), true});
+}
+
+// Counts all neighbouring tokens of a corpus, packed by a rule for epoch 0. Throws as bigram_counts and bigram_table.
+[[nodiscard]] inline bigram_table bigrams_of(corpus const& text, token_id vocabulary, packing_rule const& rule) {
+    bigram_counts counts(vocabulary);
+    packer packed(rule, text.specials(), [&](std::span<token_id const> tokens) { counts.add(tokens); });
+    visit_portions(text, [&](document_portion const& portion) { packed.add(portion); });
+    return bigram_table(std::move(counts));
 }
 
 // The amount of text.

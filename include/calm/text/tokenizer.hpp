@@ -72,9 +72,11 @@ public:
         return train(trainer, size);
     }
 
-    // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Throws errc::tokenizer with path and
-    // line. For files of either format see load_tokenizer.hpp.
-    [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path);
+    // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Lines of a published vocabulary need
+    // its pattern: llama3, gpt2, cl100k, o200k or qwen; Llama 3's own are recognised. Throws errc::tokenizer with path
+    // and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
+    [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path,
+                                               std::string_view pattern = {});
 
     // From a vocabulary that was read.
     explicit tokenizer(vocabulary v) : v_(std::move(v)), lacks_bytes_(detail::missing_byte(v_.tokens) >= 0) {}
@@ -324,9 +326,33 @@ inline void tokenizer::encode_text(std::string_view text, std::vector<token_id>&
     stream.finish(ids);
 }
 
-inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path) {
+namespace detail {
+// SHA-256 of Llama 3's published vocabulary, as fingerprint() has it.
+inline constexpr std::string_view llama3_fingerprint =
+    "adb67458c314f5a218d4ae572ae6a1531f027d724595907227302c25bde7563b";
+
+// Throws errc::usage for an unknown pattern, errc::tokenizer if the vocabulary would be too large or needs NFC in a
+// program that was built without.
+inline vocabulary vocabulary_of(token_table ranks, std::string_view pattern, std::string const& path) {
+    auto const family = std::find_if(rank_families.begin(), rank_families.end(),
+                                     [&](rank_family const& one) { return one.name == pattern; });
+    require(family != rank_families.end(), errc::usage, "pattern '", pattern,
+            "': expected llama3, gpt2, cl100k, o200k or qwen");
+    if (static_cast<std::size_t>(ranks.size() + family->more) >= limits::vocabulary)  // PAD follows
+        throw error(errc::tokenizer, path, "",
+                    sentence("expected fewer than ", limits::vocabulary, " tokens with the special ones of ", pattern,
+                             ", found ", ranks.size() + family->more));
+    if (family->is_nfc && !has_nfc)
+        throw error(errc::tokenizer, path, "",
+                    sentence("the pattern ", pattern,
+                             " needs NFC of ICU, and this program was built without: install libicu-dev, build again"));
+    return vocabulary::of_ranks(std::move(ranks), *family);
+}
+}  // namespace detail
+
+inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path, std::string_view pattern) {
     token_table table = parse_rank_lines(text, path);
-    if (tokenizer symbols = markov(); table.size() == symbols.vocabulary_size()) {
+    if (tokenizer symbols = markov(); pattern.empty() && table.size() == symbols.vocabulary_size()) {
         bool equal = true;
         for (token_id id = 0; id < table.size(); ++id) equal = equal && table.bytes(id) == symbols.bytes(id);
         if (equal) return symbols;
@@ -336,6 +362,11 @@ inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const
             errc::tokenizer, path, "line " + std::to_string(table.size() + 1),
             "the file ends, but byte " + std::to_string(byte) +
                 " is not a token: a byte-level vocabulary has all 256; the file is cut short or of another kind");
+    if (!pattern.empty()) return tokenizer(detail::vocabulary_of(std::move(table), pattern, path));
+    if (table.size() == 128000)
+        if (tokenizer llama3(detail::vocabulary_of(table, "llama3", path));
+            llama3.fingerprint() == detail::llama3_fingerprint)
+            return llama3;
     return tokenizer(vocabulary::of_ranks(std::move(table)));
 }
 

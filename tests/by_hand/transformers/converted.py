@@ -39,7 +39,7 @@ print(f"ids of {len(many)} texts: {differ} differ")
 for prompt in ("Mia was a", "One day", "\"Why are you", ""):
     ids = words(prompt, return_tensors="pt").input_ids
     with torch.no_grad():
-        all = model.generate(ids, max_new_tokens=100, do_sample=False, eos_token_id=words.eos_token_id)
+        all = model.generate(ids, max_new_tokens=100, do_sample=False)
     theirs = words.decode(all[0, ids.shape[1]:], skip_special_tokens=True)
     ours = calm("generate", directory, "--prompt", prompt, "--temperature", "0", "--max-tokens", "100").decode()
     same = ours.rstrip("\n") in (theirs.rstrip("\n"), (prompt + theirs).rstrip("\n"))

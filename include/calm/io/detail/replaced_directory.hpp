@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -118,6 +119,9 @@ public:
     // Writes and flushes one file of the new directory. Throws errc::storage.
     void write(std::string_view name, std::string_view bytes) const { replace_file(path(name), bytes); }
 
+    // A file of this name in the old directory is not kept.
+    void leave_out(std::string_view name) { left_out_.emplace(name); }
+
     // Renames the new directory to its path. Throws errc::storage; the old one then remains.
     void commit() {
         if (existing_ == if_exists::refuse) refuse_existing(path_);
@@ -147,7 +151,9 @@ private:
         std::error_code failed;
         std::filesystem::directory_iterator entry(path_, failed);
         for (; !failed && entry != std::filesystem::directory_iterator(); entry.increment(failed)) {
-            auto const to = std::filesystem::path(partial_) / entry->path().filename();
+            auto const name = entry->path().filename();
+            if (left_out_.contains(name.string())) continue;
+            auto const to = std::filesystem::path(partial_) / name;
             std::error_code absent;
             if (std::filesystem::exists(std::filesystem::symlink_status(to, absent))) continue;
             std::filesystem::copy(entry->path(), to, all | options::create_hard_links, failed);
@@ -163,6 +169,7 @@ private:
     std::string path_;
     std::string partial_;
     if_exists existing_;
+    std::set<std::string> left_out_;
     bool committed_ = false;
 };
 

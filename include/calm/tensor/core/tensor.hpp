@@ -42,6 +42,12 @@ public:
     [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }  // size r of the shape
     [[nodiscard]] index_t size() const { return extents_.size(); }             // number of elements
 
+    // The element with one index per dimension, checked; for host memory. See view.
+    template <std::convertible_to<index_t>... Index> T& operator()(Index... indices) { return view()(indices...); }
+    // The element, read only.
+    template <std::convertible_to<index_t>... Index> T const& operator()(Index... indices) const {
+        return view()(indices...);
+    }
     // Element i in row-major order, unchecked; for host memory.
     T& operator[](index_t i) requires host_memory<Backend> { return data_[static_cast<std::size_t>(i)]; }
     // Element i, read only.

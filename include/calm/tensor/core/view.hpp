@@ -1,6 +1,7 @@
 #pragma once
 // A view is a pointer and extents: row-major, contiguous, trivially copyable. It is all that kernels take.
 
+#include <array>
 #include <concepts>
 #include <type_traits>
 
@@ -14,6 +15,19 @@ template <class> inline constexpr bool is_expression = false;
 // Whether elements U can be viewed as T: the same, or with const added.
 template <class U, class T>
 concept viewed_as = std::is_convertible_v<U (*)[], T (*)[]>;
+
+// The row-major position of an element. Throws errc::usage for an index outside of the shape.
+template <index_t... Sizes>
+index_t position_of(extents<Sizes...> const& shape, std::array<index_t, sizeof...(Sizes)> const& indices) {
+    index_t at = 0;
+    for (std::size_t r = 0; r < sizeof...(Sizes); ++r) {
+        require(indices[r] >= 0 && indices[r] < shape[r], errc::usage,
+                "calm::tensor: expected an index from 0 to below ", shape[r], " in dimension ", r, " of ", shape,
+                ", found ", indices[r]);
+        at = at * shape[r] + indices[r];
+    }
+    return at;
+}
 }  // namespace detail
 
 // Refers to elements that something else owns, on the host or on a device; T const if they are read only. Copied and
@@ -39,6 +53,14 @@ public:
     [[nodiscard]] CALM_HD constexpr index_t extent(std::size_t r) const { return extents_[r]; }
     [[nodiscard]] CALM_HD constexpr index_t size() const { return extents_.size(); }  // number of elements
 
+    // The element with one index per dimension, in host memory. Throws errc::usage for an index outside of the shape.
+    // Loops use operator[] or an expression, which check nothing per element.
+    template <std::convertible_to<index_t>... Index> T& operator()(Index... indices) const {
+        static_assert(host_memory<Backend>, "calm::view: x(i, j) reads host memory: copy a tensor of a device to the "
+                                            "host first, with copy(ctx, here, there)");
+        static_assert(sizeof...(Index) == Extents::rank, "calm::view: expected one index per dimension, as in x(i, j)");
+        return data_[detail::position_of(extents_, {static_cast<index_t>(indices)...})];
+    }
     // Element i in row-major order, unchecked; for host memory.
     constexpr T& operator[](index_t i) const requires host_memory<Backend> { return data_[i]; }
     constexpr T* begin() const requires host_memory<Backend> { return data_; }         // the first element

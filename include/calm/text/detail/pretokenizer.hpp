@@ -35,6 +35,12 @@ inline constexpr std::string_view gpt2_pattern =
 inline constexpr std::string_view qwen2_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// o200k's pattern.
+inline constexpr std::string_view o200k_pattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // What the pre-tokenizer Digits isolates: single digits, or runs of them.
 inline constexpr std::string_view digit_pattern = R"(\p{N})";
 inline constexpr std::string_view number_pattern = R"(\p{N}+)";
@@ -44,11 +50,7 @@ inline constexpr std::string_view three_digits_pattern = R"(\p{N}{1,3})";
 // Published patterns. They backtrack over single characters only, so they take linear time, however long a run of
 // spaces is.
 inline constexpr std::array<std::string_view, 9> linear_patterns{
-    piece_pattern, gpt2_pattern, qwen2_pattern, digit_pattern, number_pattern, three_digits_pattern,
-    // o200k
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    piece_pattern, gpt2_pattern, qwen2_pattern, o200k_pattern, digit_pattern, number_pattern, three_digits_pattern,
     // DeepSeek's second and third, the latter with line ends as such
     "[一-龥぀-ゟ゠-ヿ]+",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^)"

@@ -19,6 +19,22 @@
 
 namespace calm {
 
+// What tiktoken's lines of a published vocabulary do not say. tiktoken 0.14 writes the patterns of gpt2 and cl100k in a
+// newer form. It gives the same ids, because these vocabularies were made with the older form.
+struct rank_family {
+    std::string_view name;     // in options
+    std::string_view pattern;  // of a piece
+    token_id eos;              // its id, counted from the first after the ranks
+    token_id more;             // ids after the ranks, all special
+    bool own_bos = false;      // whether the first of them is BOS; else EOS begins texts too
+    bool is_nfc = false;       // whether text is normalized to NFC first
+};
+inline constexpr std::array<rank_family, 5> rank_families{{{"llama3", piece_pattern, 1, 256, true},
+                                                           {"gpt2", gpt2_pattern, 0, 1},
+                                                           {"cl100k", piece_pattern, 1, 21},
+                                                           {"o200k", o200k_pattern, 1, 21},
+                                                           {"qwen", qwen2_pattern, 0, 208, false, true}}};
+
 // V tokens, and how text is tokenised.
 struct vocabulary {
     token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
@@ -36,19 +52,28 @@ struct vocabulary {
     std::string file = "tokenizer.model";             // usual file name of its format
     bool is_pattern_known = true;                     // false: ranks whose file does not tell the pattern
 
-    // Tokens numbered by rank; the ids of BOS, EOS and PAD follow from their number.
+    // Tokens numbered by rank, then BOS, EOS and PAD, as vocabularies are trained here. Those begin with byte 0.
     [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
         vocabulary v{.tokens = std::move(ranks)};
-        // Vocabularies trained here begin with byte 0. Of the published ones only Llama 3's is known to have the
-        // default pattern. It has 256 special ids between its ranks and the added PAD.
-        bool const ours = v.tokens.bytes(0) == std::string_view("\0", 1);
-        bool const llama3 = !ours && v.tokens.size() == 128000;
-        v.is_pattern_known = ours || llama3;
+        v.is_pattern_known = v.tokens.bytes(0) == std::string_view("\0", 1);
         v.specials.bos = v.tokens.add_special();
         v.specials.eos = v.tokens.add_special();
-        for (int reserved = 2; llama3 && reserved < 256; ++reserved) v.tokens.add_special();
         v.specials.pad = v.tokens.add_special();
-        v.added_pad = llama3;
+        return v;
+    }
+    // Tokens numbered by rank, then the special tokens of a published family and an added PAD.
+    [[nodiscard]] static vocabulary of_ranks(token_table ranks, rank_family const& family) {
+        vocabulary v{.tokens = std::move(ranks)};
+        token_id const first = v.tokens.size();
+        for (token_id i = 0; i < family.more; ++i) v.tokens.add_special();
+        v.specials.eos = first + family.eos;
+        v.specials.bos = family.own_bos ? first : v.specials.eos;
+        v.specials.pad = v.tokens.add_special();
+        if (!family.own_bos) v.names[0] = v.names[1] = "<|endoftext|>";
+        v.bos_first = family.own_bos;
+        v.added_pad = true;
+        v.is_nfc = family.is_nfc;
+        if (family.pattern != piece_pattern) v.patterns = {std::make_shared<pretokenizer const>(family.pattern)};
         return v;
     }
 };

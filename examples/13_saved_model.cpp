@@ -1,12 +1,15 @@
-// Generation inside a program: a stored model continues a prompt, and the program reads each patch and decides when to
-// stop.
+// A saved model in a program, without calm::language_model: load it, generate a text that the program reads as it grows
+// and stops, and measure the model on texts that no training had.
 #include <cstdio>
 
+#include "calm/evaluate.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/model/presets.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/sample/streamed_text.hpp"
-#include "calm/text/load_tokenizer.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/stories.hpp"
 
 // The sizes of the stored model. A model with other sizes is refused with an error that lists the differences.
 using calm::presets::tiny;
@@ -16,7 +19,7 @@ int main(int count, char** arguments) try {
     std::string const prompt = count > 2 ? arguments[2] : "Mia was";
 
     auto const stored = calm::read_model_description(folder);
-    auto const words = calm::load_tokenizer(stored.path("tokenizer.model"));
+    auto const words = calm::load_tokenizer(stored);
     calm::calm_model<tiny> model(stored.vocabulary());
     calm::arena<> values("values"), *no_gradients = nullptr;
     allocate(model, values, no_gradients);
@@ -34,6 +37,13 @@ int main(int count, char** arguments) try {
     auto const result =
         generate(ctx, model, words.encode(prompt), words.specials(), {.max_tokens = 60, .seed = 1}, read);
     std::printf("\n(%zu tokens from %d draws)\n", result.tokens.size(), static_cast<int>(result.draws));
+
+    // BrierLM next to that of the tokens and pairs of tokens of the training text.
+    auto const counts = calm::bigram_table::load(stored.path("bigram.counts"));
+    auto const unseen = calm::corpus_of(calm::stories(100, 1, calm::split::heldout), words);
+    calm::evaluation_settings const settings{.block_tokens = 64, .samples = 4, .positions = 100};
+    auto const blocks = calm::evaluation_blocks(unseen, {.K = tiny.autoencoder.patch_size}, 64);
+    std::puts(to_table(evaluate_model(ctx, model, blocks, words.specials(), &counts, settings)).c_str());
 } catch (calm::error const& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return static_cast<int>(e.code());
