@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(calm_describes_its_commands) {
     auto const wrong = run_in(folder, "calm inspect nowhere");
     BOOST_TEST(wrong.status == 2);
     BOOST_TEST(has(wrong.err, "calm inspect: "), wrong.err);
-    BOOST_TEST(has(wrong.err, "(calm inspect --help shows every option)"), wrong.err);
+    BOOST_TEST(has(wrong.err, "(calm inspect --help-all shows every option)"), wrong.err);
 }
 
 // Completes the words of a line in bash, as the tabulator key does.

@@ -512,6 +512,8 @@ BOOST_AUTO_TEST_CASE(one_file_of_options_serves_several_programs) {
 BOOST_AUTO_TEST_CASE(help_leaves_nothing_to_do) {
     BOOST_TEST(!read(read_train, {"--help"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--help"}).has_value());
+    BOOST_TEST(!read(read_train, {"--help-all"}).has_value());
+    BOOST_TEST(!read(read_train, {"calm", "--help-all"}).has_value());
     BOOST_TEST(!read(read_train, {"--version"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--version"}).has_value());
     BOOST_TEST(!read(read_convert, {"--version"}).has_value());
