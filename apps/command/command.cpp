@@ -193,7 +193,7 @@ void command::give(declared_option& option, std::vector<std::string> values, std
 void command::take_word_values(std::string const& name, std::vector<std::string> values) {
     auto* const option = find(name);
     if (option == nullptr) {
-        problem(called_ + " has no option " + name + did_you_mean(name, names()));
+        problem("there is no option " + name + did_you_mean(name, names()));
         return;
     }
     if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
@@ -214,7 +214,7 @@ void command::take_word_values(std::string const& name, std::vector<std::string>
 void command::refuse_words(std::span<std::string const> words, std::string const& after) {
     std::string all;
     for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
-    problem(called_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
+    problem("expected an option, found '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
             hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "put a value with spaces in quotes");
 }
 
@@ -300,7 +300,7 @@ void command::take_file(std::string const& path) {
         if (std::find(allowed.begin(), allowed.end(), each.key) == allowed.end())
             problem(each.place + ": " +
                     (each.table.empty() ? "no program reads " + each.key + " from a file of options"
-                                        : called_ + " has no option " + each.key) +
+                                        : "[" + each.table + "] has no key " + each.key) +
                     did_you_mean(each.key, allowed));
         if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return;
         auto& option = named("--" + each.key);

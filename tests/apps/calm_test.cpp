@@ -40,6 +40,8 @@ BOOST_AUTO_TEST_CASE(calm_describes_its_commands) {
     BOOST_TEST(wrong.status == 2);
     BOOST_TEST(has(wrong.err, "calm inspect: "), wrong.err);
     BOOST_TEST(has(wrong.err, "(calm inspect --help-all shows every option)"), wrong.err);
+    BOOST_TEST(run_in(folder, "calm train calm --bacth 4 2>&1 | grep bacth").out ==
+               "  - there is no option --bacth; did you mean --batch?\n");
 }
 
 // Completes the words of a line in bash, as the tabulator key does.

@@ -159,9 +159,9 @@ BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
     variable const typo("CALM_SEEED", "1"), wrong("CALM_MINUTES", "soon");
     auto const said = refusal({"--config-file", file, "--sid", "left", "--plot=perhaps", "--run-name", "a", "b"});
     for (std::string const& part :
-         {std::string("10 problems"), std::string("train calm has no option --sid; did you mean --side?"),
+         {std::string("10 problems"), std::string("  - there is no option --sid; did you mean --side?"),
           std::string("--plot: expected true or false, found 'perhaps'"),
-          std::string("train calm takes no such word: 'b' after --run-name a; put a value with spaces"),
+          std::string("  - expected an option, found 'b' after --run-name a; put a value with spaces"),
           std::string("CALM_SEEED belongs to no option; did you mean CALM_SEED?"),
           std::string("--minutes: expected a number from 0.5 to 100, found 'soon' (CALM_MINUTES)"),
           file + ", line 1: no program reads minuts from a file of options; did you mean minutes?",
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
     };
     BOOST_TEST(
         has(said("holdot = \"6:5\"\n"), "no program reads holdot from a file of options; did you mean holdout?"));
-    BOOST_TEST(has(said("[calm]\nvocabulary = 300\n"), "line 2: train calm has no option vocabulary\n("));
+    BOOST_TEST(has(said("[calm]\nvocabulary = 300\n"), "line 2: [calm] has no key vocabulary\n("));
 }
 
 BOOST_AUTO_TEST_CASE(flags_are_set_by_every_usual_word) {

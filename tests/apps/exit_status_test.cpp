@@ -314,8 +314,9 @@ BOOST_AUTO_TEST_CASE(every_program_completes_its_options) {
     BOOST_TEST(
         status_of("generate --completion bash >script; generate --help-all | grep -oE '^  --[a-z-]+' | while read o; "
                   "do grep -qe \"$o\" script || exit 9; done") == 0);
-    BOOST_TEST(status_of("train --completion bash >script; train calm --help-all | grep -oE '^  --[a-z-]+' | while read o; "
-                         "do grep -qe \"$o\" script || exit 9; done") == 0);
+    BOOST_TEST(
+        status_of("train --completion bash >script; train calm --help-all | grep -oE '^  --[a-z-]+' | while read o; "
+                  "do grep -qe \"$o\" script || exit 9; done") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(every_program_says_its_version) {
