@@ -103,7 +103,7 @@ void log_price(sampler const& rule) {
 // Temperature, rule and maximal draws per patch of sampling. A check then requires that the rule suits every model in
 // `models` whose config.json can be read.
 void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
-                 std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
+                 std::string& rule, index_t& pool, std::string const& colder) {
     c.under(heading::sampling);
     c.parsed("--temperature", "T", "temperature, a decimal or 1/n; lower is less random (" + colder + ")",
              [&](std::string const& text) {
@@ -118,7 +118,8 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
            "autoregressive model: exact, T = 0 or from 1e-100 to 1000 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.under(heading::sampling, seldom::yes);
-    c.number<index_t, index_t>(pool_option, pool, "N", "most draws per patch, for adaptive and batch (200)", 1,
+    c.number<index_t, index_t>("--pool", pool, "N",
+                               "size of the pool of adaptive and batch, the most draws per patch (200)", 1,
                                sampler::limit);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& model : models()) {
@@ -737,7 +738,7 @@ void declare(command& c, evaluate_options& o) {
              "; unbroken, without BOS, EOS and PAD, for an autoregressive model (the model's, else padded, or unbroken "
              "if the prompts of a published model do not begin with BOS)");
     add_sampler(
-        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
+        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "1");
     add_sampling(c, o.head, [&o] { return o.models; });
     add_timeout(c, o);
     add_weights(c, o.weights);
@@ -898,7 +899,7 @@ void declare(command& c, generate_options& o) {
         if (readers > 1) c.problem("standard input can be read only once: give - once to --prompt or --prompts");
     });
     add_sampler(
-        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.pool, "1/2");
     add_sampling(c, o.head, [&o] { return std::vector{o.model}; });
     c.under(heading::sampling);
     c.number<index_t, index_t>("--top-k", o.top_k, "N",

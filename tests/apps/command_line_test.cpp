@@ -253,9 +253,9 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     auto const g = read(read_generate, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
     BOOST_TEST(g->prompts == std::vector<std::string>{"--a prompt--"});
     BOOST_TEST(g->sampler.empty());  // the default for the model: adaptive for a CALM
-    BOOST_TEST((sampler_of(g->sampler, g->temperature, g->samples).rule == sampling_rule::adaptive));
+    BOOST_TEST((sampler_of(g->sampler, g->temperature, g->pool).rule == sampling_rule::adaptive));
     BOOST_TEST(g->temperature == "0.25");
-    BOOST_TEST(g->samples == 200);
+    BOOST_TEST(g->pool == 200);
     auto const prompts = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
         return prompt_reader(*read(read_generate, words)).next(100);
@@ -299,8 +299,9 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
     BOOST_TEST(rule({}).n == 2);
     BOOST_TEST(rule({}).max_draws == 200);
-    BOOST_CHECK(rule({"--sampler", "batch", "--samples", "50"}).rule == sampling_rule::batch);
-    BOOST_TEST(rule({"--sampler", "batch", "--samples", "50"}).max_draws == 50);
+    BOOST_CHECK(rule({"--sampler", "batch", "--pool", "50"}).rule == sampling_rule::batch);
+    BOOST_TEST(rule({"--sampler", "batch", "--pool", "50"}).max_draws == 50);
+    BOOST_TEST(has(refusal(read_generate, {"--model", model, "--samples", "50"}), "there is no option --samples"));
     BOOST_CHECK(rule({"--sampler", "exact", "--temperature", "0.4"}).rule == sampling_rule::exact);
     BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).max_draws == 100'000);
     BOOST_TEST(rule({"--sampler", "noise", "--temperature", "0"}).noise_scale == 0.0);
