@@ -196,30 +196,27 @@ void check_path(command& c, std::string const& option, std::string const& path, 
     else if (std::filesystem::is_directory(path, unknown) != folder)
         c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is not one");
 }
-// Requires an existing path, or `word` in its place.
-void require_file(command& c, std::string const& option, std::string const& path, bool folder,
-                  std::string const& word = "") {
-    c.check([&c, &path, option, folder, word] {
-        if (!path.empty() && path != word) check_path(c, option, path, folder);
+// Requires an existing file, or `word` in its place.
+void require_file(command& c, std::string const& option, std::string const& path, std::string const& word) {
+    c.check([&c, &path, option, word] {
+        if (!path.empty() && path != word) check_path(c, option, path, false);
     });
 }
 
-// The model's directory in the directory of `train text`, else the path itself.
-std::string model_in(std::string const& path) {
-    std::error_code unknown;
-    bool const is_text_run = std::filesystem::exists(in_directory(path, plan_file), unknown);
-    return is_text_run ? in_directory(path, model_stage) : path;
+// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's.
+void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
+                   needed need = needed::no) {
+    c.text(option, path, "DIR", what + "; also the --out of train", need);
+    c.check([&c, &path, option, stage] {
+        if (path.empty()) return;
+        path = stage_in(path, stage);
+        check_path(c, option, path, true);
+    });
 }
-// A model's directory, or the directory of `train text` that holds it.
 void add_model(command& c, std::string& model, std::string const& what) {
     c.under(heading::common);
-    c.text("--model", model, "DIR", what + "; also the --out of train", needed::yes);
+    add_directory(c, "--model", model, model_stage, what, needed::yes);
     c.first_words_are("--model");
-    c.check([&c, &model] {
-        if (model.empty()) return;
-        model = model_in(model);
-        check_path(c, "--model", model, true);
-    });
 }
 
 std::string default_text(training_recipe const& r) {
@@ -364,8 +361,8 @@ void add_training(command& c, train_options& o, trained kind) {
     });
     c.suggest("--config", configuration_names(kind));
     c.under(heading::model);
-    c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
-    require_file(c, "--init", o.init, true);
+    add_directory(c, "--init", o.init, kind == trained::autoencoder ? autoencoder_stage : model_stage,
+                  "start from the weights of this model instead of random ones");
     c.under(heading::common);
     c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after N steps", 1, limits::steps);
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "stop after X minutes, if that is earlier",
@@ -589,7 +586,7 @@ void add_tokenizer(command& c, train_options& o) {
         if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
-    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
 }
 
 void declare(command& c, train_autoencoder_command& o) {
@@ -637,9 +634,12 @@ void add_sample_prompt(command& c, train_options& o) {
 void add_measures(command& c, train_options& o) {
     c.under(heading::evaluation, seldom::yes);
     c.text("--beside", o.beside, "DIR",
-           "run of train ar on the same text: also report its scores after the same training time");
+           "run of an autoregressive model on the same text, also the --out of train: also report its scores after the "
+           "same training time");
     c.check([&] {
-        if (!o.beside.empty()) require_run(c, "--beside", o.beside);
+        if (o.beside.empty()) return;
+        o.beside = stage_in(o.beside, model_stage);
+        require_run(c, "--beside", o.beside);
     });
     add_sample_prompt(c, o);
 }
@@ -662,8 +662,8 @@ void declare(command& c, train_ar_command& o) {
 
 void declare(command& c, train_calm_command& o) {
     c.under(heading::common);
-    c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
-    require_file(c, "--autoencoder", o.autoencoder, true);
+    add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage, "model that train autoencoder wrote",
+                  needed::yes);
     add_language_model(c, o);
     add_objective(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
@@ -722,7 +722,7 @@ void declare(command& c, evaluate_options& o) {
     c.first_words_are("--model");
     c.check([&c, &o] {
         for (auto& model : o.models) {
-            model = model_in(model);
+            model = stage_in(model, model_stage);
             check_path(c, "--model", model, true);
         }
     });
@@ -759,7 +759,7 @@ void declare(command& c, sweep_options& o) {
     });
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
-    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
     add_data(c, o.data);
     c.under(heading::common);
     c.text("--out", o.out, "DIR",
@@ -822,9 +822,8 @@ void declare(command& c, sweep_options& o) {
 void declare(command& c, convert_options& o) {
     constexpr std::uint64_t most_shard = 1'000'000'000'000'000;
     add_model(c, o.model, "model in any published layout");
-    c.text("--autoencoder", o.autoencoder, "DIR",
-           "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
-    require_file(c, "--autoencoder", o.autoencoder, true);
+    add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage,
+                  "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
     add_out(c, o.out, "the model");
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
@@ -865,7 +864,7 @@ void declare(command& c, plot_options& o) {
     c.first_words_are("--run");
     c.check([&] {
         for (auto& run : o.runs) {
-            run = model_in(run);
+            run = stage_in(run, model_stage);
             require_run(c, "--run", run);
         }
     });
@@ -881,10 +880,10 @@ void declare(command& c, generate_options& o) {
     c.may_be_empty("--prompt");
     c.under(heading::data);
     c.text("--prompts", o.prompts_file, "FILE", "file with one prompt per line; - reads standard input");
-    require_file(c, "--prompts", o.prompts_file, false, "-");
+    require_file(c, "--prompts", o.prompts_file, "-");
     c.text("--jsonl", o.jsonl, "FILE",
            "file with one {\"id\": ..., \"prompt\": \"...\"} per line, answered by such lines; - reads standard input");
-    require_file(c, "--jsonl", o.jsonl, false, "-");
+    require_file(c, "--jsonl", o.jsonl, "-");
     c.under(heading::common);
     c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); must not exist yet");
     require_free(c, o.out);

@@ -93,6 +93,9 @@ BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
     BOOST_TEST(run_in(folder, "calm generate mine --prompt Mia --max-tokens 8 --seed 3").out == whole.out);
     BOOST_TEST(run_in(folder, "calm inspect mine").out == run_in(folder, "inspect --model mine/model").out);
     BOOST_TEST(run_in(folder, "calm evaluate mine --data stories:2000 --samples 2").status == 0);
+    auto const next = run_in(folder, "calm train calm --config tiny --autoencoder mine --init mine --data stories:8000 "
+                                     "--batch 2 --block 64 --steps 1 --evaluate-every 9 --out next");
+    BOOST_TEST(next.status == 0, next.err);
     BOOST_TEST(run_in(folder, "calm tokenize mine --text Mia").out ==
                run_in(folder, "calm tokenize mine/tokenizer.model --text Mia").out);
 }

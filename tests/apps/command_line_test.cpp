@@ -74,6 +74,31 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(!o.batch.has_value());
 }
 
+// The directory of `train text` names the model in it that an option is about.
+BOOST_AUTO_TEST_CASE(a_run_is_named_for_the_model_in_it) {
+    temporary_folder const folder;
+    auto const run = folder.path("run"), autoencoder = run + "/autoencoder", model = run + "/model";
+    for (auto const& each : {autoencoder, model}) std::filesystem::create_directories(each);
+    for (auto const* const file : {"run/plan.json", "run/model/metrics.jsonl"})
+        static_cast<void>(folder.with(file, "x"));
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--config", "tiny", "--data", "stories:100", "--out", folder.path("out")});
+        return *read(read_train, words);
+    };
+    auto const c = std::get<train_calm_command>(with({"calm", "--autoencoder", run, "--init", run, "--beside", run}));
+    BOOST_TEST(c.autoencoder == autoencoder);
+    BOOST_TEST(c.init == model);
+    BOOST_TEST(c.beside == model);
+    auto const file = folder.with("words", "x");
+    auto const a = std::get<train_autoencoder_command>(with({"autoencoder", "--tokenizer", file, "--init", run}));
+    BOOST_TEST(a.init == autoencoder);
+    auto const joined = read(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")});
+    BOOST_TEST(joined->autoencoder == autoencoder);
+    std::filesystem::remove(autoencoder);  // as in the run of an autoregressive model
+    BOOST_TEST(has(refusal(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")}),
+                   "--autoencoder: there is no " + autoencoder));
+}
+
 BOOST_AUTO_TEST_CASE(weights_are_rounded_at_random_in_bf16) {
     temporary_folder const folder;
     auto const with = [&](std::vector<std::string> words) {
