@@ -21,6 +21,7 @@
 #include "calm/text/detail/text_encoding.hpp"
 #include "command/command.hpp"
 #include "command/completion.hpp"
+#include "command/help.hpp"
 #include "command/suggest.hpp"
 #include "program.hpp"
 #include "registry.hpp"
@@ -279,7 +280,7 @@ entry const& named_for(trained kind, std::string const& name) {
 }
 
 void add_schedule(command& c, std::optional<rate_schedule>& to) {
-    c.under(heading::optimizer);
+    c.under(heading::optimizer, seldom::yes);
     c.choice(
         "--schedule", {"constant", "cosine"},
         "learning rate after the warm-up: constant, or cosine over the steps (without --steps, over the time)",
@@ -392,8 +393,8 @@ std::string last_word(std::string const& name) {
 
 std::string usage_of_train() {
     auto const train = called("train");
-    std::string text =
-        "Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare with.\n";
+    auto text = wrapped("Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare "
+                        "with.");
     std::string before = "Usage: ";
     for (auto const* const each :
          {"SPEC... --out DIR [--minutes M]", "tokenizer --vocabulary V --data SPEC... --out FILE",
@@ -403,10 +404,9 @@ std::string usage_of_train() {
         text += before + train + " " + each + "\n";
         before = "       ";
     }
-    return text + "The first trains all that a text needs (" + train + " text). " + train +
-           " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar, KIND --help-all the seldom "
-           "used\n"
-           "ones too.\n";
+    return text + wrapped("The first trains all that a text needs (" + train + " text). " + train +
+                          " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar that are used "
+                          "most, KIND --help-all shows all.");
 }
 
 template <class Number> std::string text_of(Number value) {
@@ -625,7 +625,7 @@ void require_run(command& c, std::string const& option, std::string const& run) 
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
 }
 void add_sample_prompt(command& c, train_options& o) {
-    c.under(heading::evaluation);
+    c.under(heading::evaluation, seldom::yes);
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "prompt of the texts that every evaluation writes to samples.jsonl (empty)");
     c.may_be_empty("--sample-prompt");
