@@ -109,6 +109,7 @@ BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
     std::string const few = "step 20     loss   5.4321  3:20 left", some = few + "  12.3k tokens/s  ce 5.1000, kl 12.3";
     for (auto const& [columns, shown] : std::vector<std::pair<unsigned, std::string>>{
              {12, "step 20    "},
+             {36, "step 20     loss   5.4321"},
              {40, few},
              {80, some},
              {200, some + ", posterior std 0.250  gradient 1.50  rate 1.0e-03  28 % of peak  123.0 MB"}}) {
