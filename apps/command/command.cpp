@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
 
 #include "calm/base/detail/utf8.hpp"
 #include "calm/version.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
+#include "command/help.hpp"
 #include "command/settings_file.hpp"
 #include "command/suggest.hpp"
 #include "processor.hpp"
@@ -20,6 +22,8 @@ namespace calm::apps {
 
 namespace {
 
+constexpr char const* print_help = "--help";
+constexpr char const* print_all_help = "--help-all";
 constexpr char const* options_file = "--config-file";
 constexpr char const* print_resolved = "--print-config";
 constexpr char const* completion = "--completion";
@@ -37,7 +41,7 @@ std::string variable_of(std::string const& option) {
 }
 
 bool is_option(std::string const& word) {
-    return word.starts_with("--") && word.size() > 2;
+    return (word.starts_with("--") && word.size() > 2) || word == "-h";
 }
 
 // The value of a flag.
@@ -85,20 +89,28 @@ std::string version_line(std::string const& program) {
 
 command::command(std::string name, std::string const& description) :
     name_(std::move(name)), called_(called(name_)), description_(description) {
+    under(heading::advanced, seldom::yes);
+    flag(print_help, asks_for_help_, "print the options that are used most, and exit");
+    flag(print_all_help, asks_for_all_help_, "print all options, and exit");
     text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
     flag(print_resolved, asks_for_resolved_, "print all settings, as --config-file reads them, and exit");
     text(completion, completion_, "SHELL", "print the bash completion of this program's options, and exit");
     suggest(completion, {"bash"});
     flag(print_version, asks_for_version_, "print the version, and exit");
-    for (auto const* const name_of : {options_file, print_resolved, completion, print_version}) {
+    for (auto const* const name_of :
+         {print_help, print_all_help, options_file, print_resolved, completion, print_version}) {
         only_as_flag(name_of);
         compare(name_of, [](std::string const&) { return std::string(); });
     }
+    named(options_file).may_be_variable = true;
+    under(heading::common);
 }
 
 declared_option& command::add(std::string const& name, std::string const& type, std::string const& help, needed need,
                               std::function<void(std::string const&)> take, declared_option::value_count count) {
     options_.push_back({name, type, help, count, need, std::move(take)});
+    options_.back().under = heading_;
+    options_.back().is_seldom = are_seldom_;
     return options_.back();
 }
 
@@ -138,32 +150,24 @@ declared_option& command::named(std::string const& option) {
 }
 
 std::vector<std::string> command::names() const {
-    std::vector<std::string> all{"--help"};
+    std::vector<std::string> all;
     for (auto const& one : options_) all.push_back(one.name);
     return all;
 }
 
-std::string command::help() const {
-    CLI::App page(description_, called_);
-    page.get_formatter()->column_width(34);
-    // Options common to all programs come last.
-    auto const put = [&](declared_option const& one) {
-        using count = declared_option::value_count;
-        bool const alone = !one.is_kept && one.name != options_file;
-        std::string const text = one.help + (one.need == needed::yes ? " (needed)"
-                                             : alone                 ? " (command line only)"
-                                                                     : "");
-        if (one.count == count::none)
-            page.add_flag(one.name, text);
-        else
-            page.add_option(one.name, text)->type_name(one.type)->expected(1, one.count == count::several ? -1 : 1);
-    };
-    constexpr std::ptrdiff_t of_every_program = 4;
-    std::for_each(options_.begin() + of_every_program, options_.end(), put);
-    std::for_each(options_.begin(), options_.begin() + of_every_program, put);
-    page.footer(footer_ + (footer_.empty() ? "" : "\n") +
-                "Every other option can also be set by an environment variable: --data-seed by CALM_DATA_SEED.");
-    return page.help();
+std::string command::help(bool all) const {
+    auto text = wrapped(description_) + "Usage: " + called_ + " [OPTIONS]\n" +
+                option_list(options_, all ? help_of::all_options : help_of::common_options) + "\n";
+    if (!footer_.empty()) text += wrapped(footer_);
+    if (all) {
+        constexpr std::size_t continued = 4;
+        if (!appendix_.empty()) text += wrapped(appendix_, continued);
+        return text + wrapped("Every other option can also be set by an environment variable: --data-seed by "
+                              "CALM_DATA_SEED.");
+    }
+    auto const others = std::count_if(options_.begin(), options_.end(), [](auto const& one) { return one.is_seldom; });
+    return text + wrapped(called_ + " --help-all shows the other " + std::to_string(others) + " options" +
+                          (appendix_.empty() ? "" : " and " + appendix_name_) + ".");
 }
 
 void command::guarded(std::function<void()> const& f) {
@@ -189,7 +193,7 @@ void command::give(declared_option& option, std::vector<std::string> values, std
 void command::take_word_values(std::string const& name, std::vector<std::string> values) {
     auto* const option = find(name);
     if (option == nullptr) {
-        problem(called_ + " has no option " + name + did_you_mean(name, names()));
+        problem("there is no option " + name + did_you_mean(name, names()));
         return;
     }
     if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
@@ -210,28 +214,23 @@ void command::take_word_values(std::string const& name, std::vector<std::string>
 void command::refuse_words(std::span<std::string const> words, std::string const& after) {
     std::string all;
     for (auto const& word : words) all += (all.empty() ? "" : " ") + word;
-    problem(called_ + " takes no such word: '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
+    problem("expected an option, found '" + all + "'" + (after.empty() ? "" : " after " + after) + "; " +
             hint_of_stray_words_ + (hint_of_stray_words_.empty() ? "" : ", ") + "put a value with spaces in quotes");
 }
 
 void command::take_words(std::vector<std::string> const& words) {
     std::size_t i = 0;
     std::vector<std::string> first;
-    while (!positional_.empty() && i < words.size() && !is_option(words[i]) && words[i] != "-h")
-        first.push_back(words[i++]);
+    while (!positional_.empty() && i < words.size() && !is_option(words[i])) first.push_back(words[i++]);
     if (!first.empty() && named(positional_).count == declared_option::value_count::one_each_time)
         for (auto const& word : first) take_word_values(positional_, {word});
     else if (!first.empty())
         take_word_values(positional_, first);
     for (; i < words.size(); ++i) {
-        auto const& word = words[i];
-        if (word == "-h" || word == "--help") {
-            asks_for_help_ = true;
-            continue;
-        }
+        auto const word = words[i] == "-h" ? print_help : words[i];
         if (!is_option(word)) {
             auto const first_stray = i;
-            while (i + 1 < words.size() && !is_option(words[i + 1]) && words[i + 1] != "-h") ++i;
+            while (i + 1 < words.size() && !is_option(words[i + 1])) ++i;
             refuse_words(std::span(words).subspan(first_stray, i + 1 - first_stray), "");
             continue;
         }
@@ -242,8 +241,7 @@ void command::take_words(std::vector<std::string> const& words) {
         if (name.size() < word.size())
             values.push_back(word.substr(name.size() + 1));
         else
-            while (!alone && i + 1 < words.size() && !is_option(words[i + 1]) && words[i + 1] != "-h")
-                values.push_back(words[++i]);
+            while (!alone && i + 1 < words.size() && !is_option(words[i + 1])) values.push_back(words[++i]);
         take_word_values(name, std::move(values));
     }
 }
@@ -272,8 +270,7 @@ void command::take_environment() {
             continue;
         }
         for (auto& one : options_) {
-            bool const may = one.is_kept || one.name == options_file;
-            if (variable_of(one.name) != variable || !one.origin.empty() || !may) continue;
+            if (variable_of(one.name) != variable || !one.origin.empty() || !one.may_be_variable) continue;
             try {
                 give(one, takes_several(one) ? listed_values(value) : std::vector{value}, "environment", variable);
             } catch (error const& wrong) {
@@ -303,7 +300,7 @@ void command::take_file(std::string const& path) {
         if (std::find(allowed.begin(), allowed.end(), each.key) == allowed.end())
             problem(each.place + ": " +
                     (each.table.empty() ? "no program reads " + each.key + " from a file of options"
-                                        : called_ + " has no option " + each.key) +
+                                        : "[" + each.table + "] has no key " + each.key) +
                     did_you_mean(each.key, allowed));
         if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return;
         auto& option = named("--" + each.key);
@@ -351,13 +348,18 @@ void command::use_values() {
     for (auto const& question : checks_) guarded(question);
 }
 
+bool command::asks_for(std::string const& option) {
+    auto const& given = named(option).given;
+    return !given.empty() && truth_of(given.front()) == true;
+}
+
 bool command::read(int argc, char const* const* argv) {
     take_words({argv, argv + std::max(argc, 0)});
-    if (asks_for_help_) {
-        text_output().put(help());
+    if (bool const all = asks_for(print_all_help); all || asks_for(print_help)) {
+        text_output().put(help(all));
         return false;
     }
-    if (auto const& asked = named(print_version).given; !asked.empty() && truth_of(asked.front()) == true) {
+    if (asks_for(print_version)) {
         text_output().put(version_line(name_.substr(0, name_.find(' '))));
         return false;
     }
@@ -382,7 +384,7 @@ bool command::read(int argc, char const* const* argv) {
             lines.push_back("  - " + one);
     if (problems_.size() > most_told)
         lines.push_back("  - and " + std::to_string(problems_.size() - most_told) + " more");
-    lines.push_back("(" + called_ + " --help shows every option)");
+    lines.push_back("(" + called_ + " --help-all shows every option)");
     throw error(errc::usage, single ? problems_.front() : std::to_string(problems_.size()) + " problems", lines);
 }
 

@@ -2,7 +2,6 @@
 // One command of a program: its options and the variables they fill. A value comes from a flag, else from the
 // environment (CALM_MINUTES is --minutes), else from a file of options, else it is the default.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "calm/base/error.hpp"
 #include "calm/ranks/detail/setting.hpp"
 #include "calm/sample/temperature.hpp"
+#include "command/heading.hpp"
 #include "command/number_within.hpp"
 
 namespace calm::apps {
@@ -35,7 +35,10 @@ struct declared_option {
     std::function<std::string()> otherwise = {};  // its default, empty if it has none
     std::vector<std::string> choices = {};
     std::string least = {}, most = {};                             // limits of a number
+    heading under = heading::common;                               // in the help
+    bool is_seldom = false;                                        // only --help-all shows it
     bool is_kept = true;                                           // part of --print-config
+    bool may_be_variable = true;                                   // of the environment
     bool may_be_empty = false;                                     // an empty string is a valid value
     std::function<std::string(std::string const&)> compared = {};  // part to compare between ranks; empty: all
     std::vector<std::string> given = {};                           // from a single origin
@@ -46,11 +49,16 @@ struct declared_option {
 // One line such as "generate of calm 0.1.0, compiled for AVX-512", or "calm 0.1.0, compiled for AVX-512".
 std::string version_line(std::string const& program);
 
-// Declare options, then call read() to fill their variables. CLI11 only formats the help: it would stop at the first
-// problem, while read() collects all of them.
+// Declare options, then call read() to fill their variables. read() reports all problems at once.
 class command {
 public:
     command(std::string name, std::string const& description);
+
+    // Places the options that are declared from here on in the help.
+    void under(heading group, seldom used = seldom::no) {
+        heading_ = group;
+        are_seldom_ = used == seldom::yes;
+    }
 
     void text(std::string const& option, std::string& to, std::string const& type, std::string const& help,
               needed need = needed::no) {
@@ -99,7 +107,7 @@ public:
     // An option without a value, or with =true or =false (also 1 or 0, yes or no, on or off).
     void flag(std::string const& option, bool& to, std::string const& help);
     // The option applies to a single call: no environment variable, no file and no --print-config contains it.
-    void only_as_flag(std::string const& option) { named(option).is_kept = false; }
+    void only_as_flag(std::string const& option) { named(option).is_kept = named(option).may_be_variable = false; }
     // Sets the part of a value that must be equal on all ranks; "" means none. The default is the whole value.
     void compare(std::string const& option, std::function<std::string(std::string const&)> of) {
         named(option).compared = std::move(of);
@@ -133,14 +141,21 @@ public:
         if (std::find(problems_.begin(), problems_.end(), sentence) == problems_.end())
             problems_.push_back(std::move(sentence));
     }
+    // Ends the help.
     void footer(std::string const& text) { footer_ = text; }
+    // Lines that only --help-all prints. --help says that it shows `name` too.
+    void appendix(std::string name, std::string text) {
+        appendix_name_ = std::move(name);
+        appendix_ = std::move(text);
+    }
 
     // Reads the command line, the environment and the file of options. Returns false if nothing is left to do: --help,
-    // --version, --print-config or --completion was printed. Throws errc::usage with all problems.
+    // --help-all, --version, --print-config or --completion was printed. Throws errc::usage with all problems.
     bool read(int argc, char const* const* argv);
 
     [[nodiscard]] std::string const& name() const { return name_; }
-    [[nodiscard]] std::string help() const;
+    // The text of --help, or of --help-all.
+    [[nodiscard]] std::string help(bool all) const;
     [[nodiscard]] std::vector<declared_option> const& options() const { return options_; }
     // All values as a file that --config-file reads back, with the origin of each in a comment.
     [[nodiscard]] std::string resolved() const;
@@ -157,6 +172,9 @@ private:
     [[nodiscard]] std::vector<std::string> names() const;
     // The last word of its name, which is also its table in a file.
     [[nodiscard]] std::string table() const { return name_.substr(name_.rfind(' ') + 1); }
+
+    // Whether a flag was given that prints something instead of running the program.
+    [[nodiscard]] bool asks_for(std::string const& option);
 
     template <class Value> static std::string text_of(Value value) {
         if constexpr (std::is_integral_v<Value>)
@@ -192,6 +210,9 @@ private:
     std::string called_;  // the name in messages: with `calm` in front for a subcommand
     std::string description_;
     std::string footer_;
+    std::string appendix_, appendix_name_;
+    heading heading_ = heading::common;  // of the next option
+    bool are_seldom_ = false;            // the next options
     std::string positional_;
     std::string hint_of_stray_words_;
     std::vector<declared_option> options_;
@@ -200,7 +221,7 @@ private:
     std::vector<std::string> told_of_;  // given options left unset by a reported problem
     std::string options_file_;
     std::string completion_;
-    bool asks_for_help_ = false;
+    bool asks_for_help_ = false, asks_for_all_help_ = false;
     bool asks_for_resolved_ = false;
     bool asks_for_version_ = false;
     bool is_whole_ = true;  // every origin could be read

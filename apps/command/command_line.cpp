@@ -21,6 +21,7 @@
 #include "calm/text/detail/text_encoding.hpp"
 #include "command/command.hpp"
 #include "command/completion.hpp"
+#include "command/help.hpp"
 #include "command/suggest.hpp"
 #include "program.hpp"
 #include "registry.hpp"
@@ -58,11 +59,14 @@ void log_folders_left_out(std::string const& spec, std::vector<std::string> cons
 }
 
 void add_data(command& c, data_options& data) {
+    c.under(heading::common);
     c.list("--data", data.sources, "SPEC", spec_help);
-    c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S",
-                                                          "seed of the generated text", 0, any_seed);
+    c.under(heading::data);
     c.parsed("--holdout", "M:R", "hold out every document whose number modulo M is R, for evaluation",
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
+    c.under(heading::data, seldom::yes);
+    c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S",
+                                                          "seed of the generated text", 0, any_seed);
     c.flag("--skip-bad", data.skip_bad, "skip and count malformed documents, instead of stopping");
     c.check([&data, &c] {
         for (auto const& spec : data.sources) {
@@ -78,6 +82,7 @@ void add_data(command& c, data_options& data) {
 // `more` describes the names after the first two.
 void add_mode(command& c, data_options& data, std::vector<std::string> const& names = {"padded", "published"},
               std::string const& more = " (the model's, else padded)") {
+    c.under(heading::data, seldom::yes);
     c.choice("--mode", names,
              "how documents are packed: padded, with EOS and at every alignment; published, as the published models" +
                  more,
@@ -99,7 +104,8 @@ void log_price(sampler const& rule) {
 // Temperature, rule and maximal draws per patch of sampling. A check then requires that the rule suits every model in
 // `models` whose config.json can be read.
 void add_sampler(command& c, std::function<std::vector<std::string>()> models, std::string& temperature,
-                 std::string& rule, index_t& pool, std::string const& pool_option, std::string const& colder) {
+                 std::string& rule, index_t& pool, std::string const& colder) {
+    c.under(heading::sampling);
     c.parsed("--temperature", "T", "temperature, a decimal or 1/n; lower is less random (" + colder + ")",
              [&](std::string const& text) {
                  temperature.clear();  // stays empty if it is refused
@@ -112,7 +118,9 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
            "most 1, with up to 100000 draws per patch; noise, T from 0 to 1000, by scaled noise (adaptive). For an "
            "autoregressive model: exact, T = 0 or from 1e-100 to 1000 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
-    c.number<index_t, index_t>(pool_option, pool, "N", "most draws per patch, for adaptive and batch (200)", 1,
+    c.under(heading::sampling, seldom::yes);
+    c.number<index_t, index_t>("--pool", pool, "N",
+                               "size of the pool of adaptive and batch, the most draws per patch (200)", 1,
                                sampler::limit);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& model : models()) {
@@ -127,7 +135,9 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
 }
 
 void add_execution(command& c, execution_options& o) {
+    c.under(heading::common);
     c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of all random numbers (1)", 0, any_seed);
+    c.under(heading::devices);
     c.number<int, int>("--threads", o.threads, "N", "number of threads; 0: as many as the machine has (0)", 0, 1024);
     c.compare("--threads", [](std::string const&) { return std::string(); });
     c.parsed("--device", "NAME", "cpu; cuda or cuda:N, an NVIDIA GPU; auto, a GPU if there is one, else cpu (cpu)",
@@ -138,6 +148,7 @@ void add_execution(command& c, execution_options& o) {
 }
 
 void add_timeout(command& c, execution_options& o) {
+    c.under(heading::devices, seldom::yes);
     c.number<index_t, index_t>(
         "--timeout", o.timeout, "S",
         "with several ranks (docs/ranks.md): seconds that one waits for another while they work (120)", 1, 86'400);
@@ -145,6 +156,7 @@ void add_timeout(command& c, execution_options& o) {
 
 // For programs that do not train.
 void add_weights(command& c, held_weights& weights) {
+    c.under(heading::devices);
     c.choice(
         "--dtype", {"f32", "bf16"},
         "type of the weights in memory: f32, or bf16, which takes half the memory and must be compiled for the device "
@@ -163,11 +175,13 @@ void require_free(command& c, std::string const& out) {
 }
 
 void add_out(command& c, std::string& out, std::string const& what) {
+    c.under(heading::common);
     c.text("--out", out, "PATH", "where to write " + what + "; must not exist yet", needed::yes);
     require_free(c, out);
 }
 
 void add_run(command& c, std::string& out, std::string const& what, bool (*can_hold)(std::string const&)) {
+    c.under(heading::common);
     c.text("--out", out, "DIR", "where to write " + what + "; an existing run is resumed", needed::yes);
     c.check([&, can_hold] {
         if (!out.empty() && !can_hold(out))
@@ -183,29 +197,27 @@ void check_path(command& c, std::string const& option, std::string const& path, 
     else if (std::filesystem::is_directory(path, unknown) != folder)
         c.problem(option + ": expected a " + (folder ? "model directory" : "file") + ", " + path + " is not one");
 }
-// Requires an existing path, or `word` in its place.
-void require_file(command& c, std::string const& option, std::string const& path, bool folder,
-                  std::string const& word = "") {
-    c.check([&c, &path, option, folder, word] {
-        if (!path.empty() && path != word) check_path(c, option, path, folder);
+// Requires an existing file, or `word` in its place.
+void require_file(command& c, std::string const& option, std::string const& path, std::string const& word) {
+    c.check([&c, &path, option, word] {
+        if (!path.empty() && path != word) check_path(c, option, path, false);
     });
 }
 
-// The model's directory in the directory of `train text`, else the path itself.
-std::string model_in(std::string const& path) {
-    std::error_code unknown;
-    bool const is_text_run = std::filesystem::exists(in_directory(path, plan_file), unknown);
-    return is_text_run ? in_directory(path, model_stage) : path;
-}
-// A model's directory, or the directory of `train text` that holds it.
-void add_model(command& c, std::string& model, std::string const& what) {
-    c.text("--model", model, "DIR", what + "; also the --out of train", needed::yes);
-    c.first_words_are("--model");
-    c.check([&c, &model] {
-        if (model.empty()) return;
-        model = model_in(model);
-        check_path(c, "--model", model, true);
+// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's.
+void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
+                   needed need = needed::no) {
+    c.text(option, path, "DIR", what + "; also the --out of train", need);
+    c.check([&c, &path, option, stage] {
+        if (path.empty()) return;
+        path = stage_in(path, stage);
+        check_path(c, option, path, true);
     });
+}
+void add_model(command& c, std::string& model, std::string const& what) {
+    c.under(heading::common);
+    add_directory(c, "--model", model, model_stage, what, needed::yes);
+    c.first_words_are("--model");
 }
 
 std::string default_text(training_recipe const& r) {
@@ -268,6 +280,7 @@ entry const& named_for(trained kind, std::string const& name) {
 }
 
 void add_schedule(command& c, std::optional<rate_schedule>& to) {
+    c.under(heading::optimizer, seldom::yes);
     c.choice(
         "--schedule", {"constant", "cosine"},
         "learning rate after the warm-up: constant, or cosine over the steps (without --steps, over the time)",
@@ -278,24 +291,36 @@ constexpr index_t most_heldout_positions = 1'000'000;  // their tokens are held 
 
 // Options of any training except the learning hyperparameters.
 void add_upkeep(command& c, train_options& o) {
+    c.under(heading::common);
+    c.flag("--dry-run", o.dry_run, "print what the run would need, without training or writing");
+    c.only_as_flag("--dry-run");
+    c.under(heading::checkpoints);
+    c.flag("--fresh", o.fresh, "start over if --out holds a run, instead of resuming it");
+    c.only_as_flag("--fresh");
+    c.flag("--override", o.take_changes, "resume with other settings than the run was started with");
+    c.only_as_flag("--override");
+    c.under(heading::checkpoints, seldom::yes);
+    c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
+                                              "steps between checkpoints (a tenth of the run)", 1, limits::steps);
+    c.number<index_t, index_t>("--keep", o.keep, "N", "number of newest checkpoints to keep, besides the best (2)", 1,
+                               most_kept);
+    c.under(heading::evaluation);
+    c.flag("--plot", o.plot, "plot the training curve at the end, as the program plot does");
+    c.under(heading::evaluation, seldom::yes);
     c.number<std::optional<index_t>, index_t>("--evaluate-every", o.evaluate_every, "N",
                                               "steps between evaluations on held-out text (a tenth of the run)", 1,
                                               limits::steps);
     c.number<index_t, index_t>("--heldout-positions", o.heldout_positions, "N",
                                "held-out positions to score at the end; earlier evaluations score 2/5 of them (5000)",
                                1, most_heldout_positions);
-    c.number<std::optional<index_t>, index_t>("--save-every", o.save_every, "N",
-                                              "steps between checkpoints (a tenth of the run)", 1, limits::steps);
-    c.number<index_t, index_t>("--keep", o.keep, "N", "number of newest checkpoints to keep, besides the best (2)", 1,
-                               most_kept);
-    c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
-                               "most steps to skip because their loss or gradient is not finite (0)", 0, limits::steps);
     add_timeout(c, o);
+    c.under(heading::devices);
     c.choice("--dtype", {"f32", "bf16"},
              "type of the factors of matrix products: f32 or bf16; a GPU then stores activations in bf16 too; sums, "
              "weights and their gradients stay f32 (f32)",
              [&o](std::string const& name) { o.in_bf16 = name == "bf16"; });
     c.otherwise("--dtype", [] { return std::string("f32"); });
+    c.under(heading::devices, seldom::yes);
     c.choice("--rounding", {"nearest", "stochastic"},
              "with --dtype bf16, how each step rounds the weights: nearest, or stochastic, up or down so that the mean "
              "is the weight (nearest)",
@@ -307,13 +332,9 @@ void add_upkeep(command& c, train_options& o) {
         if (o.rounding == weight_rounding::stochastic && !o.in_bf16)
             c.problem("--rounding stochastic: expected --dtype bf16, products of f32 do not round weights");
     });
-    c.flag("--fresh", o.fresh, "start over if --out holds a run, instead of resuming it");
-    c.only_as_flag("--fresh");
-    c.flag("--override", o.take_changes, "resume with other settings than the run was started with");
-    c.only_as_flag("--override");
-    c.flag("--dry-run", o.dry_run, "print what the run would need, without training or writing");
-    c.only_as_flag("--dry-run");
-    c.flag("--plot", o.plot, "plot the training curve at the end, as the program plot does");
+    c.under(heading::advanced, seldom::yes);
+    c.number<index_t, index_t>("--skip-nonfinite", o.skip_nonfinite, "N",
+                               "most steps to skip because their loss or gradient is not finite (0)", 0, limits::steps);
     add_execution(c, o);
 }
 
@@ -321,6 +342,7 @@ constexpr char const* muon_help = "use Muon for hidden matrices, with learning r
 
 // Changes sizes of the configurations: their names then contain the changed ones.
 void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::string*>()> configurations) {
+    c.under(heading::model);
     c.text("--set", sizes, "SIZES",
            "other sizes of the configuration, as patch_size=2,latent_size=16; compiled when they are first used");
     c.check([&sizes, configurations = std::move(configurations)] {
@@ -332,21 +354,26 @@ void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::st
 }
 
 void add_training(command& c, train_options& o, trained kind) {
+    c.under(heading::common);
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
     add_sizes(c, o.sizes, [&o] { return std::vector{&o.configuration}; });
     c.check([&o, kind] {
         if (!o.configuration.empty()) named_for(kind, o.configuration);
     });
     c.suggest("--config", configuration_names(kind));
-    c.text("--init", o.init, "DIR", "start from the weights of this model instead of random ones");
-    require_file(c, "--init", o.init, true);
+    c.under(heading::model);
+    add_directory(c, "--init", o.init, kind == trained::autoencoder ? autoencoder_stage : model_stage,
+                  "start from the weights of this model instead of random ones");
+    c.under(heading::common);
     c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after N steps", 1, limits::steps);
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "stop after X minutes, if that is earlier",
                                             above_zero, ends::minutes);
+    c.under(heading::optimizer);
+    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate", above_zero, ends::rate);
+    c.under(heading::optimizer, seldom::yes);
     c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
                                               "micro-batches per step: less memory, the same result", 1,
                                               limits::step_tokens);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate", above_zero, ends::rate);
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
     c.number<std::optional<index_t>, index_t>(
         "--warmup", o.warmup, "N", "warm-up steps until the peak (the configuration's, at most a tenth of --steps)", 0,
@@ -366,8 +393,8 @@ std::string last_word(std::string const& name) {
 
 std::string usage_of_train() {
     auto const train = called("train");
-    std::string text =
-        "Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare with.\n";
+    auto text = wrapped("Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare "
+                        "with.");
     std::string before = "Usage: ";
     for (auto const* const each :
          {"SPEC... --out DIR [--minutes M]", "tokenizer --vocabulary V --data SPEC... --out FILE",
@@ -377,8 +404,9 @@ std::string usage_of_train() {
         text += before + train + " " + each + "\n";
         before = "       ";
     }
-    return text + "The first trains all that a text needs (" + train + " text). " + train +
-           " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar.\n";
+    return text + wrapped("The first trains all that a text needs (" + train + " text). " + train +
+                          " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar that are used "
+                          "most, KIND --help-all shows all.");
 }
 
 template <class Number> std::string text_of(Number value) {
@@ -446,6 +474,7 @@ void add_head_numbers(command& c, head_numbers& head, field_values head_traits::
 
 // Fields of the objectives. A check requires that the configuration's head has each given one.
 void add_objective(command& c, head_numbers& head, std::string const& configuration) {
+    c.under(heading::optimizer, seldom::yes);
     add_head_numbers(c, head, &head_traits::objective);
     c.check([&] {
         if (configuration.empty()) return;
@@ -457,6 +486,7 @@ void add_objective(command& c, head_numbers& head, std::string const& configurat
 
 // Fields of sampling. A check requires that the head of at least one model has each given one.
 void add_sampling(command& c, head_numbers& head, std::function<std::vector<std::string>()> models) {
+    c.under(heading::sampling, seldom::yes);
     add_head_numbers(c, head, &head_traits::sampling);
     c.check_whole([&, models = std::move(models)] {
         for (auto const& [option, value] : head) {
@@ -540,6 +570,7 @@ template <> struct described<generate_options> {
 };
 
 void declare(command& c, tokenizer_options& o) {
+    c.under(heading::model);
     c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V",
                                "number of tokens, including the 256 bytes and 3 special tokens", ends::least_vocabulary,
                                limits::vocabulary, needed::yes);
@@ -549,6 +580,7 @@ void declare(command& c, tokenizer_options& o) {
 
 // tiktoken's lines do not state it.
 void add_pattern(command& c, std::string& pattern, std::string const& tokenizer) {
+    c.under(heading::data, seldom::yes);
     c.choice("--pattern", {"llama3", "gpt2", "cl100k", "o200k", "qwen"},
              "published vocabulary whose pattern and special tokens a --tokenizer of tiktoken's lines has (not needed "
              "for Llama 3's own file)",
@@ -562,13 +594,14 @@ void add_pattern(command& c, std::string& pattern, std::string const& tokenizer)
 }
 
 void add_tokenizer(command& c, train_options& o) {
+    c.under(heading::common);
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
     c.check([&c, &o] {
         if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
-    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
     add_pattern(c, o.pattern, o.tokenizer);
 }
 
@@ -577,17 +610,19 @@ void declare(command& c, train_autoencoder_command& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out, "the model", run_directory::can_hold);
+    c.under(heading::optimizer);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens per step", 1, limits::step_tokens);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence in the loss",
-                                            0, limits::weight);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens, 0.15 for real text", 0, 1);
+    c.under(heading::optimizer, seldom::yes);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence in the loss",
+                                            0, limits::weight);
     add_training(c, o, trained::autoencoder);
     recipe_defaults<autoencoder_recipe> defaults(c, o, &recipes::autoencoder);
     defaults.put("--batch", [](auto const& r) { return text_of(r.batch_tokens); });
     defaults.put("--kl-weight", [](auto const& r) { return text_of(r.objective.kl_weight); });
     defaults.put("--random-patches", [](auto const& r) { return text_of(r.random_patches); });
-    c.footer(defaults_of(trained::autoencoder));
+    c.appendix("the defaults of the configurations", defaults_of(trained::autoencoder));
 }
 
 // Options of language models of either kind.
@@ -595,7 +630,9 @@ void add_language_model(command& c, train_options& o) {
     add_data(c, o.data);
     add_mode(c, o.data);
     add_run(c, o.out, "the model", run_directory::can_hold);
+    c.under(heading::optimizer);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "sequences per step", 1, limits::step_tokens);
+    c.under(heading::data);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per sequence", 1, limits::block_tokens);
 }
 // Requires a directory written by train.
@@ -604,16 +641,21 @@ void require_run(command& c, std::string const& option, std::string const& run) 
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
 }
 void add_sample_prompt(command& c, train_options& o) {
+    c.under(heading::evaluation, seldom::yes);
     c.text("--sample-prompt", o.sample_prompt, "TEXT",
            "prompt of the texts that every evaluation writes to samples.jsonl (empty)");
     c.may_be_empty("--sample-prompt");
 }
 // Options that monitor learning.
 void add_measures(command& c, train_options& o) {
+    c.under(heading::evaluation, seldom::yes);
     c.text("--beside", o.beside, "DIR",
-           "run of train ar on the same text: also report its scores after the same training time");
+           "run of an autoregressive model on the same text, also the --out of train: also report its scores after the "
+           "same training time");
     c.check([&] {
-        if (!o.beside.empty()) require_run(c, "--beside", o.beside);
+        if (o.beside.empty()) return;
+        o.beside = stage_in(o.beside, model_stage);
+        require_run(c, "--beside", o.beside);
     });
     add_sample_prompt(c, o);
 }
@@ -621,6 +663,7 @@ void add_measures(command& c, train_options& o) {
 void declare(command& c, train_ar_command& o) {
     add_tokenizer(c, o);
     add_language_model(c, o);
+    c.under(heading::optimizer);
     c.parsed("--patch-level", "K:SHARE",
              "begin with positions of K tokens, for this share of all tokens: costs less (docs/mathematics.md)",
              [&o](std::string const& text) { o.level = patch_level::parse(text); });
@@ -630,12 +673,13 @@ void declare(command& c, train_ar_command& o) {
     defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
     defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
     defaults.put("--patch-level", [](auto const& r) { return r.level.first_phase() > 0 ? r.level.text() : ""; });
-    c.footer(defaults_of(trained::autoregressive));
+    c.appendix("the defaults of the configurations", defaults_of(trained::autoregressive));
 }
 
 void declare(command& c, train_calm_command& o) {
-    c.text("--autoencoder", o.autoencoder, "DIR", "model that train autoencoder wrote", needed::yes);
-    require_file(c, "--autoencoder", o.autoencoder, true);
+    c.under(heading::common);
+    add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage, "model that train autoencoder wrote",
+                  needed::yes);
     add_language_model(c, o);
     add_objective(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
@@ -648,7 +692,7 @@ void declare(command& c, train_calm_command& o) {
             auto const* const number = r.objective.fields.find_option(option);
             return number == nullptr ? "" : calm::text_of(*number);
         });
-    c.footer(defaults_of(trained::calm));
+    c.appendix("the defaults of the configurations", defaults_of(trained::calm));
 }
 
 void declare(command& c, text_options& o) {
@@ -657,6 +701,7 @@ void declare(command& c, text_options& o) {
     add_mode(c, o.data);
     add_run(c, o.out, "plan.json, tokenizer.model, autoencoder and model", can_hold_text_run);
     auto& choices = o.choices;
+    c.under(heading::common);
     c.text("--config", choices.configuration, "NAME", "configuration, see docs/configurations.md");
     add_sizes(c, o.sizes, [&choices] { return std::vector{&choices.configuration}; });
     c.check([&c, &o] {
@@ -667,6 +712,7 @@ void declare(command& c, text_options& o) {
     });
     c.suggest("--config", configuration_names());
     each_number(choices, [&]<class Number>(number_choice<Number> const& one, std::optional<Number>& place) {
+        c.under(one.under, one.used);
         c.number<std::optional<Number>, Number>(std::string("--") + one.option, place, one.type, one.help, one.least,
                                                 one.most);
     });
@@ -675,6 +721,7 @@ void declare(command& c, text_options& o) {
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);
+    c.under(heading::optimizer, seldom::yes);
     add_head_numbers(c, choices.head, &head_traits::objective);
     c.check([&c, &choices] {
         if (choices.configuration.empty()) return;
@@ -691,13 +738,15 @@ void declare(command& c, evaluate_options& o) {
     c.first_words_are("--model");
     c.check([&c, &o] {
         for (auto& model : o.models) {
-            model = model_in(model);
+            model = stage_in(model, model_stage);
             check_path(c, "--model", model, true);
         }
     });
     add_data(c, o.data);
+    c.under(heading::data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens per block; BrierLM depends on it (as in training)", 1,
                                limits::block_tokens);
+    c.under(heading::evaluation);
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position (8)", 2, limits::samples);
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of N positions (all)", 1,
                                most_tokens);
@@ -705,7 +754,7 @@ void declare(command& c, evaluate_options& o) {
              "; unbroken, without BOS, EOS and PAD, for an autoregressive model (the model's, else padded, or unbroken "
              "if the prompts of a published model do not begin with BOS)");
     add_sampler(
-        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "--pool", "1");
+        c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "1");
     add_sampling(c, o.head, [&o] { return o.models; });
     add_timeout(c, o);
     add_weights(c, o.weights);
@@ -719,15 +768,17 @@ void declare(command& c, sweep_options& o) {
         for (auto& name : o.configurations) names.push_back(&name);
         return names;
     });
+    c.under(heading::common);
     c.suggest("--configs", configuration_names());
     c.check([&] {
         for (auto const& name : o.configurations) configuration_named(name);
     });
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
-    require_file(c, "--tokenizer", o.tokenizer, false, markov_vocabulary);
+    require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
     add_pattern(c, o.pattern, o.tokenizer);
     add_data(c, o.data);
+    c.under(heading::common);
     c.text("--out", o.out, "DIR",
            "where to write models, sweep.tsv, sweep.gp and sweep.png; an existing sweep is resumed", needed::yes);
     c.check([&c, &o] {
@@ -749,6 +800,7 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
                                             "train each model with X * 10^12 FLOPs, counted as --count says",
                                             above_zero, 1e7);
+    c.under(heading::common, seldom::yes);
     c.choice("--count", {"all", "paper"},
              "what --teraflops counts: all, every matrix product of training, including the autoencoder and Muon; "
              "paper, those of the language model only, as in the CALM paper (all)",
@@ -764,15 +816,19 @@ void declare(command& c, sweep_options& o) {
         if (given > 1 || (given == 0 && needs_autoencoder))
             c.problem("give exactly one of --autoencoder-minutes, --autoencoder-tokens");
     });
+    c.under(heading::data);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per block, for all configurations (256)",
                                               1, limits::block_tokens);
+    c.under(heading::optimizer);
     c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate of the language models",
                                             above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
+                                            "share of patches that are random tokens", 0, 1);
+    c.under(heading::optimizer, seldom::yes);
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence", 0,
                                             limits::weight);
-    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
-                                            "share of patches that are random tokens", 0, 1);
+    c.under(heading::evaluation);
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position in evaluation (8)", 2,
                                limits::samples);
     c.number<index_t, index_t>("--positions", o.positions, "N", "score a random subset of N positions (all)", 1,
@@ -783,9 +839,8 @@ void declare(command& c, sweep_options& o) {
 void declare(command& c, convert_options& o) {
     constexpr std::uint64_t most_shard = 1'000'000'000'000'000;
     add_model(c, o.model, "model in any published layout");
-    c.text("--autoencoder", o.autoencoder, "DIR",
-           "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
-    require_file(c, "--autoencoder", o.autoencoder, true);
+    add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage,
+                  "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
     add_out(c, o.out, "the model");
     c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
@@ -808,6 +863,7 @@ void declare(command& c, tokenize_options& o) {
             c.problem("--tokenizer: there is no " + o.tokenizer);
     });
     add_pattern(c, o.pattern, o.tokenizer);
+    c.under(heading::common);
     c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
     c.may_be_empty("--text");
     c.choice("--format", {"table", "ids", "json"},
@@ -827,7 +883,7 @@ void declare(command& c, plot_options& o) {
     c.first_words_are("--run");
     c.check([&] {
         for (auto& run : o.runs) {
-            run = model_in(run);
+            run = stage_in(run, model_stage);
             require_run(c, "--run", run);
         }
     });
@@ -841,11 +897,13 @@ void declare(command& c, generate_options& o) {
     c.repeated("--prompt", o.prompts, "TEXT",
                "prompt, - reads standard input; repeat the option for more texts (empty)");
     c.may_be_empty("--prompt");
+    c.under(heading::data);
     c.text("--prompts", o.prompts_file, "FILE", "file with one prompt per line; - reads standard input");
-    require_file(c, "--prompts", o.prompts_file, false, "-");
+    require_file(c, "--prompts", o.prompts_file, "-");
     c.text("--jsonl", o.jsonl, "FILE",
            "file with one {\"id\": ..., \"prompt\": \"...\"} per line, answered by such lines; - reads standard input");
-    require_file(c, "--jsonl", o.jsonl, false, "-");
+    require_file(c, "--jsonl", o.jsonl, "-");
+    c.under(heading::common);
     c.text("--out", o.out, "PATH", "where to write the answers to --jsonl (standard output); must not exist yet");
     require_free(c, o.out);
     c.stray_words_are("give a prompt as --prompt TEXT");
@@ -859,8 +917,9 @@ void declare(command& c, generate_options& o) {
         if (readers > 1) c.problem("standard input can be read only once: give - once to --prompt or --prompts");
     });
     add_sampler(
-        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.samples, "--samples", "1/2");
+        c, [&o] { return std::vector{o.model}; }, o.temperature, o.sampler, o.pool, "1/2");
     add_sampling(c, o.head, [&o] { return std::vector{o.model}; });
+    c.under(heading::sampling);
     c.number<index_t, index_t>("--top-k", o.top_k, "N",
                                "autoregressive models: sample only the N most likely tokens (all)", 1,
                                limits::vocabulary);
@@ -873,10 +932,12 @@ void declare(command& c, generate_options& o) {
             c.problem("--top-k and --top-p need the probabilities of tokens, which a CALM does not know: use a "
                       "--temperature below 1");
     });
+    c.under(heading::data, seldom::yes);
     c.choice("--padding", {"left", "right"},
              "side on which a prompt is padded to whole patches: left, or right as published (left)",
              [&o](std::string const& side) { o.pad_left = side == "left"; });
     c.otherwise("--padding", [] { return std::string("left"); });
+    c.under(heading::common);
     c.number<index_t, index_t>("--max-tokens", o.max_tokens, "N", "most tokens to generate per text (200)", 1,
                                limits::text_tokens);
     c.repeated("--stop", o.stop, "STRING",
@@ -887,6 +948,7 @@ void declare(command& c, generate_options& o) {
             if (auto const fault = fault_of_encoding(text))
                 c.problem(sentence("--stop: byte ", fault->byte, ": ", fault->sentence));
     });
+    c.under(heading::devices, seldom::yes);
     c.number<index_t, index_t>("--at-once", o.at_once, "N",
                                "texts generated at the same time: more is faster and takes more memory (16)", 1,
                                most_at_once);
@@ -969,7 +1031,7 @@ bool names_text(std::string const& word) {
 std::optional<train_command> read_train(int argc, char const* const* argv) {
     auto const kinds = commands_of_train::names();
     std::string const kind = argc > 1 ? argv[1] : "";
-    if (kind == "--help" || kind == "-h") {
+    if (kind == "--help" || kind == "--help-all" || kind == "-h") {
         text_output().put(usage_of_train());
         return std::nullopt;
     }

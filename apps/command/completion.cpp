@@ -20,9 +20,9 @@ std::string values_of(declared_option const& option) {
 }
 
 std::string cases_of(completed_command const& command) {
-    std::string names = "--help", cases;
+    std::string names, cases;
     for (auto const& option : command.options) {
-        names += " " + option.name;
+        names += (names.empty() ? "" : " ") + option.name;
         if (option.count != declared_option::value_count::none)
             cases += "        " + option.name + ") " + values_of(option) + " ;;\n";
     }

@@ -170,11 +170,11 @@ struct generate_options : execution_options {
     std::string out;                // file for the answers, or empty
     std::vector<std::string> stop;  // strings that end a text
     std::string temperature = "1/2";
-    std::string sampler;    // empty: the default of the model
-    index_t samples = 200;  // pool size of adaptive and batch
-    index_t top_k = 0;      // autoregressive models only; 0: all
-    double top_p = 1;       // autoregressive models only
-    head_numbers head;      // for sampling
+    std::string sampler;  // empty: the default of the model
+    index_t pool = 200;   // for adaptive and batch
+    index_t top_k = 0;    // autoregressive models only; 0: all
+    double top_p = 1;     // autoregressive models only
+    head_numbers head;    // for sampling
     index_t max_tokens = 200;
     index_t at_once = 16;  // texts
     bool pad_left = true;

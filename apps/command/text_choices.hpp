@@ -11,6 +11,7 @@
 #include "calm/model/head.hpp"
 #include "calm/runs/recipe_record.hpp"
 #include "calm/train/recipe.hpp"
+#include "command/heading.hpp"
 
 namespace calm::apps {
 
@@ -51,10 +52,12 @@ struct text_choices {
     head_numbers head;                      // for the objective
 };
 
-// A numeric choice: its option and that option's type, help and limits.
+// A numeric choice: its option and that option's type, place in the help, help and limits.
 template <class Number> struct number_choice {
     char const* option;  // without its dashes
     char const* type;
+    heading under;
+    seldom used;
     char const* help;
     Number least;
     Number most;
@@ -65,35 +68,49 @@ template <class Number> struct number_choice {
 template <class Choices, class F> void each_number(Choices& c, F const& f) {
     using real = number_choice<double>;
     using whole = number_choice<index_t>;
-    f(whole{"vocabulary", "V", "number of tokens, including the 256 bytes and 3 special tokens", ends::least_vocabulary,
+    f(whole{"vocabulary", "V", heading::model, seldom::no,
+            "number of tokens, including the 256 bytes and 3 special tokens", ends::least_vocabulary,
             limits::vocabulary},
       c.vocabulary);
-    f(real{"minutes", "X", "training minutes of autoencoder and language model together", ends::above_zero,
-           ends::minutes},
+    f(real{"minutes", "X", heading::common, seldom::no, "training minutes of autoencoder and language model together",
+           ends::above_zero, ends::minutes},
       c.minutes);
-    f(real{"autoencoder-minutes", "X", "how many of --minutes train the autoencoder", ends::above_zero, ends::minutes,
-           true},
+    f(real{"autoencoder-minutes", "X", heading::common, seldom::no, "how many of --minutes train the autoencoder",
+           ends::above_zero, ends::minutes, true},
       c.autoencoder_minutes);
-    f(whole{"autoencoder-steps", "N", "steps of the autoencoder, instead of its minutes", 1, limits::steps, true},
+    f(whole{"autoencoder-steps", "N", heading::common, seldom::yes, "steps of the autoencoder, instead of its minutes",
+            1, limits::steps, true},
       c.autoencoder_steps);
-    f(whole{"autoencoder-batch", "N", "tokens per step of the autoencoder", 1, limits::step_tokens, true},
+    f(whole{"autoencoder-batch", "N", heading::optimizer, seldom::yes, "tokens per step of the autoencoder", 1,
+            limits::step_tokens, true},
       c.autoencoder_batch);
-    f(real{"autoencoder-rate", "X", "peak learning rate of the autoencoder", ends::above_zero, ends::rate, true},
+    f(real{"autoencoder-rate", "X", heading::optimizer, seldom::yes, "peak learning rate of the autoencoder",
+           ends::above_zero, ends::rate, true},
       c.autoencoder_rate);
-    f(whole{"autoencoder-warmup", "N", "warm-up steps of the autoencoder", 0, limits::steps, true},
+    f(whole{"autoencoder-warmup", "N", heading::optimizer, seldom::yes, "warm-up steps of the autoencoder", 0,
+            limits::steps, true},
       c.autoencoder_warmup);
-    f(real{"kl-weight", "X", "weight of the KL divergence in the autoencoder's loss", 0, limits::weight, true},
+    f(real{"kl-weight", "X", heading::optimizer, seldom::yes, "weight of the KL divergence in the autoencoder's loss",
+           0, limits::weight, true},
       c.kl_weight);
-    f(real{"random-patches", "X", "share of the autoencoder's patches that are random tokens", 0, 1, true},
+    f(real{"random-patches", "X", heading::optimizer, seldom::no,
+           "share of the autoencoder's patches that are random tokens", 0, 1, true},
       c.random_patches);
-    f(whole{"steps", "N", "steps of the language model, instead of its minutes", 1, limits::steps}, c.steps);
-    f(whole{"batch", "N", "sequences per step of the language model", 1, limits::step_tokens}, c.batch);
-    f(whole{"block", "N", "tokens per sequence", 1, limits::block_tokens}, c.block);
-    f(real{"rate", "X", "peak learning rate of the language model", ends::above_zero, ends::rate}, c.rate);
-    f(real{"muon", "X", "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)", 0,
-           ends::muon},
+    f(whole{"steps", "N", heading::common, seldom::no, "steps of the language model, instead of its minutes", 1,
+            limits::steps},
+      c.steps);
+    f(whole{"batch", "N", heading::optimizer, seldom::no, "sequences per step of the language model", 1,
+            limits::step_tokens},
+      c.batch);
+    f(whole{"block", "N", heading::data, seldom::no, "tokens per sequence", 1, limits::block_tokens}, c.block);
+    f(real{"rate", "X", heading::optimizer, seldom::no, "peak learning rate of the language model", ends::above_zero,
+           ends::rate},
+      c.rate);
+    f(real{"muon", "X", heading::optimizer, seldom::yes,
+           "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)", 0, ends::muon},
       c.muon);
-    f(whole{"warmup", "N", "warm-up steps of the language model", 0, limits::steps}, c.warmup);
+    f(whole{"warmup", "N", heading::optimizer, seldom::yes, "warm-up steps of the language model", 0, limits::steps},
+      c.warmup);
 }
 
 // The choices as option names and values.

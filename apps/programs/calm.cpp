@@ -43,12 +43,13 @@ std::string usage() {
     for (auto const& one : subcommands)
         text += "  " + std::string(one.name) + std::string(10 - one.name.size(), ' ') + std::string(one.what) + "\n";
     return text + "\nBegin with:\n  calm train my.txt --out mine\n  calm generate mine --prompt \"Once upon\"\n\n"
-                  "calm COMMAND --help describes a command. calm --completion bash prints a completion for bash.\n";
+                  "calm COMMAND --help describes a command, --help-all with all its options.\n"
+                  "calm --completion bash prints a completion for bash.\n";
 }
 
 // The first argument that is not the name of a program; returns the exit status.
 int answer(std::string const& word, std::span<char const* const> words) {
-    if (word == "--help" || word == "-h" || word == "help") {
+    if (word == "--help" || word == "--help-all" || word == "-h" || word == "help") {
         text_output().put(usage());
     } else if (word == "--version") {
         text_output().put(version_line("calm"));

@@ -28,8 +28,7 @@ namespace {
 // The tokenizer in a directory: of the model there or, in a run of `train`, of its model or of the run itself, which
 // has it before there is a model.
 calm::tokenizer tokenizer_in(std::string const& directory) {
-    bool const is_text_run = calm::is_there(in_directory(directory, plan_file));
-    auto const model = is_text_run ? in_directory(directory, model_stage) : directory;
+    auto const model = stage_in(directory, model_stage);
     auto const config = in_directory(whole_directory(model), config_file);
     if (calm::is_there(config)) return load_tokenizer(opened_model(model));
     auto const lines = in_directory(directory, "tokenizer.model");

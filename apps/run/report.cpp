@@ -8,7 +8,9 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "calm/io/detail/whole_directory.hpp"
 #include "processor.hpp"
@@ -56,16 +58,33 @@ std::string tokens_text(double rate) {
                         : formatted("%.2fM", rate / 1e6);
 }
 
-// The most important values come first, since a narrow terminal shows only the beginning.
-std::string line_of(progress const& p) {
-    std::string line = formatted("step %-6lld loss %8.4f", static_cast<long long>(p.step + 1), p.loss);
-    if (p.first_phase) line += " (patch level)";
-    line += "  " + duration_text(p.seconds_left) + " left  " + tokens_text(p.tokens_per_second) + " tokens/s";
-    if (std::isfinite(p.cross_entropy))
-        line += formatted("  ce %.4f, kl %.1f, posterior std %.3f", p.cross_entropy, p.kl, p.posterior_std);
-    line += formatted("  gradient %.2f  rate %.1e", p.gradient_norm, p.rate);
-    if (std::isfinite(p.share_of_peak)) line += formatted("  %.0f %% of peak", 100 * p.share_of_peak);
-    return line + "  " + bytes_text(p.memory);
+// The values of the line, the most important ones first.
+std::vector<std::string> values_of(progress const& p) {
+    std::vector<std::string> all{formatted("step %-6lld", static_cast<long long>(p.step + 1)),
+                                 formatted(" loss %8.4f", p.loss)};
+    if (p.first_phase) all.emplace_back(" (patch level)");
+    all.push_back("  " + duration_text(p.seconds_left) + " left");
+    all.push_back("  " + tokens_text(p.tokens_per_second) + " tokens/s");
+    if (std::isfinite(p.cross_entropy)) {
+        all.push_back(formatted("  ce %.4f", p.cross_entropy));
+        all.push_back(formatted(", kl %.1f", p.kl));
+        all.push_back(formatted(", posterior std %.3f", p.posterior_std));
+    }
+    all.push_back(formatted("  gradient %.2f", p.gradient_norm));
+    all.push_back(formatted("  rate %.1e", p.rate));
+    if (std::isfinite(p.share_of_peak)) all.push_back(formatted("  %.0f %% of peak", 100 * p.share_of_peak));
+    all.push_back("  " + bytes_text(p.memory));
+    return all;
+}
+
+// As many of the first values as fit into `most` columns, each whole.
+std::string line_of(progress const& p, std::size_t most) {
+    std::string line;
+    for (auto const& value : values_of(p)) {
+        if (line.size() + value.size() > most) break;
+        line += value;
+    }
+    return line;
 }
 
 // Whether standard error is a terminal that can overwrite its line.
@@ -75,8 +94,9 @@ bool can_write_over() {
 }
 
 // Width of the terminal minus one: after the last column the cursor would move to a new line. Queried each time, since
-// the terminal may be resized.
+// the terminal may be resized. A file or a pipe takes lines of any length.
 std::size_t columns() {
+    if (::isatty(STDERR_FILENO) != 1) return std::string::npos;
     struct winsize size {};
     bool const known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     return known ? size.ws_col - 1U : 79U;
@@ -140,10 +160,9 @@ void run_report::log_last() {
 void run_report::show() {
     shown_ = true;
     if (!log_) return;
-    auto line = line_of(last_);
+    auto const most = columns();
+    auto const line = line_of(last_, most);
     if (terminal_) {
-        auto const most = columns();
-        line.resize(std::min(line.size(), most));
         std::fprintf(stderr, "\r%-*s", static_cast<int>(std::min(width_, most)), line.c_str());
         width_ = line.size();
         std::fflush(stderr);

@@ -12,8 +12,8 @@
 
 namespace calm::apps {
 
-// On a terminal one line is overwritten and cut to the width. A pipe, or a terminal that cannot move its cursor
-// (TERM=dumb or unset), gets a plain line every few seconds.
+// On a terminal one line is overwritten. A pipe, or a terminal that cannot move its cursor (TERM=dumb or unset), gets a
+// plain line every few seconds. A terminal that is too narrow for all values is shown the most important ones.
 class run_report {
 public:
     // Reports and logs nothing: for ranks other than 0.

@@ -65,6 +65,10 @@ nlohmann::ordered_json object_of(recipe_record const& record) {
 
 }  // namespace
 
+std::string stage_in(std::string const& path, char const* stage) {
+    return calm::is_there(calm::in_directory(path, plan_file)) ? calm::in_directory(path, stage) : path;
+}
+
 text_record plan_in(std::string_view text, std::string const& path) {
     reader const file(text, path);
     return {file.record("given"), file.record("plan"), file.record("why"), file.list("done")};

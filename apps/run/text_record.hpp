@@ -11,8 +11,11 @@
 namespace calm::apps {
 
 inline constexpr char const* plan_file = "plan.json";
-// The language model's directory, in that of `train text`.
+// The directories of the models, in that of `train text`.
+inline constexpr char const* autoencoder_stage = "autoencoder";
 inline constexpr char const* model_stage = "model";
+// The directory of a stage if `path` is that of `train text`, else the path itself.
+std::string stage_in(std::string const& path, char const* stage);
 
 struct text_record {
     recipe_record given;            // the user's choices and other inputs of the result

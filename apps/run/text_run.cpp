@@ -26,7 +26,6 @@ namespace calm::apps {
 namespace {
 
 constexpr char const* lock_file = "text.lock";
-constexpr char const* autoencoder_stage = "autoencoder";
 
 std::string in(text_options const& o, std::string const& name) {
     return calm::in_directory(o.out, name);

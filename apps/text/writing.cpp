@@ -41,7 +41,7 @@ std::optional<model_description> description_in(std::string const& directory) {
 }
 
 generation_settings generation_settings_of(generate_options const& o) {
-    return {.sampler = sampler_of(o.sampler, o.temperature, o.samples),
+    return {.sampler = sampler_of(o.sampler, o.temperature, o.pool),
             .max_tokens = o.max_tokens,
             .pad_left = o.pad_left,
             .seed = o.seed,

@@ -39,7 +39,9 @@ BOOST_AUTO_TEST_CASE(calm_describes_its_commands) {
     auto const wrong = run_in(folder, "calm inspect nowhere");
     BOOST_TEST(wrong.status == 2);
     BOOST_TEST(has(wrong.err, "calm inspect: "), wrong.err);
-    BOOST_TEST(has(wrong.err, "(calm inspect --help shows every option)"), wrong.err);
+    BOOST_TEST(has(wrong.err, "(calm inspect --help-all shows every option)"), wrong.err);
+    BOOST_TEST(run_in(folder, "calm train calm --bacth 4 2>&1 | grep bacth").out ==
+               "  - there is no option --bacth; did you mean --batch?\n");
 }
 
 // Completes the words of a line in bash, as the tabulator key does.
@@ -91,6 +93,9 @@ BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
     BOOST_TEST(run_in(folder, "calm generate mine --prompt Mia --max-tokens 8 --seed 3").out == whole.out);
     BOOST_TEST(run_in(folder, "calm inspect mine").out == run_in(folder, "inspect --model mine/model").out);
     BOOST_TEST(run_in(folder, "calm evaluate mine --data stories:2000 --samples 2").status == 0);
+    auto const next = run_in(folder, "calm train calm --config tiny --autoencoder mine --init mine --data stories:8000 "
+                                     "--batch 2 --block 64 --steps 1 --evaluate-every 9 --out next");
+    BOOST_TEST(next.status == 0, next.err);
     BOOST_TEST(run_in(folder, "calm tokenize mine --text Mia").out ==
                run_in(folder, "calm tokenize mine/tokenizer.model --text Mia").out);
 }

@@ -74,6 +74,31 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(!o.batch.has_value());
 }
 
+// The directory of `train text` names the model in it that an option is about.
+BOOST_AUTO_TEST_CASE(a_run_is_named_for_the_model_in_it) {
+    temporary_folder const folder;
+    auto const run = folder.path("run"), autoencoder = run + "/autoencoder", model = run + "/model";
+    for (auto const& each : {autoencoder, model}) std::filesystem::create_directories(each);
+    for (auto const* const file : {"run/plan.json", "run/model/metrics.jsonl"})
+        static_cast<void>(folder.with(file, "x"));
+    auto const with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--config", "tiny", "--data", "stories:100", "--out", folder.path("out")});
+        return *read(read_train, words);
+    };
+    auto const c = std::get<train_calm_command>(with({"calm", "--autoencoder", run, "--init", run, "--beside", run}));
+    BOOST_TEST(c.autoencoder == autoencoder);
+    BOOST_TEST(c.init == model);
+    BOOST_TEST(c.beside == model);
+    auto const file = folder.with("words", "x");
+    auto const a = std::get<train_autoencoder_command>(with({"autoencoder", "--tokenizer", file, "--init", run}));
+    BOOST_TEST(a.init == autoencoder);
+    auto const joined = read(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")});
+    BOOST_TEST(joined->autoencoder == autoencoder);
+    std::filesystem::remove(autoencoder);  // as in the run of an autoregressive model
+    BOOST_TEST(has(refusal(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")}),
+                   "--autoencoder: there is no " + autoencoder));
+}
+
 BOOST_AUTO_TEST_CASE(weights_are_rounded_at_random_in_bf16) {
     temporary_folder const folder;
     auto const with = [&](std::vector<std::string> words) {
@@ -253,9 +278,9 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     auto const g = read(read_generate, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
     BOOST_TEST(g->prompts == std::vector<std::string>{"--a prompt--"});
     BOOST_TEST(g->sampler.empty());  // the default for the model: adaptive for a CALM
-    BOOST_TEST((sampler_of(g->sampler, g->temperature, g->samples).rule == sampling_rule::adaptive));
+    BOOST_TEST((sampler_of(g->sampler, g->temperature, g->pool).rule == sampling_rule::adaptive));
     BOOST_TEST(g->temperature == "0.25");
-    BOOST_TEST(g->samples == 200);
+    BOOST_TEST(g->pool == 200);
     auto const prompts = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
         return prompt_reader(*read(read_generate, words)).next(100);
@@ -299,8 +324,9 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
     BOOST_TEST(rule({}).n == 2);
     BOOST_TEST(rule({}).max_draws == 200);
-    BOOST_CHECK(rule({"--sampler", "batch", "--samples", "50"}).rule == sampling_rule::batch);
-    BOOST_TEST(rule({"--sampler", "batch", "--samples", "50"}).max_draws == 50);
+    BOOST_CHECK(rule({"--sampler", "batch", "--pool", "50"}).rule == sampling_rule::batch);
+    BOOST_TEST(rule({"--sampler", "batch", "--pool", "50"}).max_draws == 50);
+    BOOST_TEST(has(refusal(read_generate, {"--model", model, "--samples", "50"}), "there is no option --samples"));
     BOOST_CHECK(rule({"--sampler", "exact", "--temperature", "0.4"}).rule == sampling_rule::exact);
     BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).max_draws == 100'000);
     BOOST_TEST(rule({"--sampler", "noise", "--temperature", "0"}).noise_scale == 0.0);
@@ -474,22 +500,22 @@ BOOST_AUTO_TEST_CASE(a_stray_word_is_the_only_problem_reported) {
     temporary_folder const folder;
     auto const model = folder.path("");
     auto const prompt = refusal(read_generate, {"--model", model, "Once upon"});
-    BOOST_TEST(prompt.starts_with("generate takes no such word: 'Once upon' after --model " + model +
+    BOOST_TEST(prompt.starts_with("expected an option, found 'Once upon' after --model " + model +
                                   "; give a prompt as --prompt TEXT"),
                prompt);
     BOOST_TEST(!has(prompt, "problems"));
     // The first word is the model.
     BOOST_TEST(has(refusal(read_generate, {model, "Once upon"}),
-                   "no such word: 'Once upon' after --model " + model + "; give a prompt"));
+                   "found 'Once upon' after --model " + model + "; give a prompt"));
     auto const stray = refusal(read_evaluate, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
-    BOOST_TEST(stray.starts_with("evaluate takes no such word: 'a.txt b.txt' after --model " + model), stray);
+    BOOST_TEST(stray.starts_with("expected an option, found 'a.txt b.txt' after --model " + model), stray);
     BOOST_TEST(!has(stray, "problems"));
     BOOST_TEST(!has(stray, "--prompt"));
 }
 
 BOOST_AUTO_TEST_CASE(only_near_names_are_suggested) {
     auto const threads = refusal(read_train, {"tokenizer", "--threads", "2"});
-    BOOST_TEST(has(threads, "train tokenizer has no option --threads\n"));
+    BOOST_TEST(has(threads, "there is no option --threads\n"));
     BOOST_TEST(has(refusal(read_train, {"tokenizer", "--vocabluary", "300"}), "did you mean --vocabulary?"));
     BOOST_TEST(!has(refusal(read_train, {"words"}), "did you mean"));
 }
@@ -512,6 +538,8 @@ BOOST_AUTO_TEST_CASE(one_file_of_options_serves_several_programs) {
 BOOST_AUTO_TEST_CASE(help_leaves_nothing_to_do) {
     BOOST_TEST(!read(read_train, {"--help"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--help"}).has_value());
+    BOOST_TEST(!read(read_train, {"--help-all"}).has_value());
+    BOOST_TEST(!read(read_train, {"calm", "--help-all"}).has_value());
     BOOST_TEST(!read(read_train, {"--version"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--version"}).has_value());
     BOOST_TEST(!read(read_convert, {"--version"}).has_value());

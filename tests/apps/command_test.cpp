@@ -4,12 +4,15 @@
 
 #include "command/command.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "calm/version.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
+#include "command/help.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -156,9 +159,9 @@ BOOST_AUTO_TEST_CASE(all_problems_of_all_origins_in_one_report) {
     variable const typo("CALM_SEEED", "1"), wrong("CALM_MINUTES", "soon");
     auto const said = refusal({"--config-file", file, "--sid", "left", "--plot=perhaps", "--run-name", "a", "b"});
     for (std::string const& part :
-         {std::string("10 problems"), std::string("train calm has no option --sid; did you mean --side?"),
+         {std::string("10 problems"), std::string("  - there is no option --sid; did you mean --side?"),
           std::string("--plot: expected true or false, found 'perhaps'"),
-          std::string("train calm takes no such word: 'b' after --run-name a; put a value with spaces"),
+          std::string("  - expected an option, found 'b' after --run-name a; put a value with spaces"),
           std::string("CALM_SEEED belongs to no option; did you mean CALM_SEED?"),
           std::string("--minutes: expected a number from 0.5 to 100, found 'soon' (CALM_MINUTES)"),
           file + ", line 1: no program reads minuts from a file of options; did you mean minutes?",
@@ -211,7 +214,7 @@ BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
     };
     BOOST_TEST(
         has(said("holdot = \"6:5\"\n"), "no program reads holdot from a file of options; did you mean holdout?"));
-    BOOST_TEST(has(said("[calm]\nvocabulary = 300\n"), "line 2: train calm has no option vocabulary\n("));
+    BOOST_TEST(has(said("[calm]\nvocabulary = 300\n"), "line 2: [calm] has no key vocabulary\n("));
 }
 
 BOOST_AUTO_TEST_CASE(flags_are_set_by_every_usual_word) {
@@ -294,14 +297,67 @@ BOOST_AUTO_TEST_CASE(words_before_all_options_may_be_an_options) {
 }
 
 BOOST_AUTO_TEST_CASE(help_marks_options_without_variables) {
-    auto const help = trial().c.help();
-    auto const line_of = [&](std::string const& option) {
-        auto const at = help.find("  " + option);
-        return help.substr(at, help.find("\n  --", at) - at);
+    auto const help = trial().c.help(true);
+    auto const row_of = [&](std::string const& option) {
+        auto const at = help.find("\n  " + option);
+        return help.substr(at, std::min(help.find("\n  -", at + 1), help.find("\n\n", at)) - at);
     };
-    BOOST_TEST(has(line_of("--again"), "(command line only)"));
-    BOOST_TEST(!has(line_of("--plot"), "(command line only)"));
-    BOOST_TEST(!has(line_of("--config-file"), "(command line only)"));
+    BOOST_TEST(row_of("--again") == "\n  --again                   once more (command line only)");
+    BOOST_TEST(!has(row_of("--plot"), "(command"));
+    BOOST_TEST(!has(row_of("--config-file"), "(command"));
+}
+
+BOOST_AUTO_TEST_CASE(help_is_short_and_all_of_it_is_below_headings) {
+    std::vector<std::string> data;
+    std::string name;
+    bool skip = false;
+    command c("plot", "A trial, of which there is more to say than has room on one line of eighty columns.");
+    c.under(heading::optimizer, seldom::yes);
+    c.text("--a-name-of-more-columns", name, "NAME", "a name");
+    c.under(heading::data);
+    c.flag("--skip", skip, "skip what is seventy columns long, so that its last words begin a new line");
+    c.under(heading::common);
+    c.list("--data", data, "SPEC", "text");
+    c.footer("The end.");
+    c.appendix("the weather", "Weather:\n  sunny");
+    std::string const begin = "A trial, of which there is more to say than has room on one line of eighty\n"
+                              "columns.\n"
+                              "Usage: plot [OPTIONS]\n"
+                              "\n"
+                              "Common options:\n"
+                              "  --data SPEC ...           text (needed)\n"
+                              "\n"
+                              "Data:\n"
+                              "  --skip                    skip what is seventy columns long, so that its last\n"
+                              "                            words begin a new line\n"
+                              "\n";
+    BOOST_TEST(c.help(false) == begin + "The end.\nplot --help-all shows the other 7 options and the weather.\n");
+    auto const all = c.help(true);
+    BOOST_TEST(all.starts_with(begin + "Optimizer:\n"
+                                       "  --a-name-of-more-columns NAME\n"
+                                       "                            a name\n"
+                                       "\n"
+                                       "Advanced:\n"
+                                       "  -h, --help                print the options that are used most, and exit\n"
+                                       "                            (command line only)\n"
+                                       "  --help-all "),
+               all);
+    BOOST_TEST(has(all, "\n\nThe end.\nWeather:\n  sunny\nEvery other option"), all);
+}
+
+// One option has one place in the help of every program, and what is needed is in the short help.
+BOOST_AUTO_TEST_CASE(options_of_all_programs_have_one_heading) {
+    std::map<std::string, heading> places;
+    for (auto const& whole : every_command()) {
+        auto const few = option_list(whole.options, help_of::common_options);
+        BOOST_TEST(std::count(few.begin(), few.end(), '\n') <= 55, whole.word << few);
+        for (auto const& one : whole.options) {
+            BOOST_TEST((one.need == needed::no || !one.is_seldom), whole.word << ' ' << one.name);
+            if (whole.word == "convert" && one.name == "--dtype") continue;  // of a file, not of a device
+            BOOST_TEST((places.try_emplace(one.name, one.under).first->second == one.under),
+                       whole.word << ' ' << one.name);
+        }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(completion_has_every_option_and_is_bash) {

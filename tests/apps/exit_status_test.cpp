@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(a_reader_that_is_gone_ends_a_program_quietly) {
 BOOST_AUTO_TEST_CASE(output_that_cannot_be_written_ends_with_10) {
     for (std::string const program :
          {"train", "train calm", "generate", "evaluate", "sweep", "plot", "convert", "inspect"})
-        for (std::string const option : {" --help", " --version", " --completion bash"})
+        for (std::string const option : {" --help", " --help-all", " --version", " --completion bash"})
             BOOST_TEST(status_of(program + option + " >/dev/full") == 10, program + option);
     BOOST_TEST(status_of("generate --model ae --print-config >/dev/full") == 10);
     BOOST_TEST(status_of("generate --help >&-") == 10);
@@ -312,10 +312,11 @@ BOOST_AUTO_TEST_CASE(every_program_completes_its_options) {
     BOOST_TEST(status_of("train calm --completion=fish") == 2);
     // The script contains every option of the help.
     BOOST_TEST(
-        status_of("generate --completion bash >script; generate --help | grep -oE '^  --[a-z-]+' | while read o; "
+        status_of("generate --completion bash >script; generate --help-all | grep -oE '^  --[a-z-]+' | while read o; "
                   "do grep -qe \"$o\" script || exit 9; done") == 0);
-    BOOST_TEST(status_of("train --completion bash >script; train calm --help | grep -oE '^  --[a-z-]+' | while read o; "
-                         "do grep -qe \"$o\" script || exit 9; done") == 0);
+    BOOST_TEST(
+        status_of("train --completion bash >script; train calm --help-all | grep -oE '^  --[a-z-]+' | while read o; "
+                  "do grep -qe \"$o\" script || exit 9; done") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(every_program_says_its_version) {

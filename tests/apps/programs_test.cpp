@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
 }
 
 BOOST_AUTO_TEST_CASE(text_is_generated) {
-    std::string const words = "generate --model calm --prompt 'Mia was' --samples 4 --max-tokens 9 --seed 5";
+    std::string const words = "generate --model calm --prompt 'Mia was' --pool 4 --max-tokens 9 --seed 5";
     auto const g = shop().program(words);
     BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
     BOOST_TEST(g.out.starts_with("Mia was"));
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(has(many.out, "\n=== 3\n"));
     BOOST_TEST(has(many.err, "3 texts, "));
     BOOST_TEST(shop().program(words + " --prompt 'The dog' --prompt '' --at-once 1").out == many.out);
-    std::string const rest = " --samples 4 --max-tokens 9 --seed 5";
+    std::string const rest = " --pool 4 --max-tokens 9 --seed 5";
     auto const two = shop().program(words + " --prompt 'The dog'");
     static_cast<void>(shop().folder().with("lines", "Mia was\nThe dog\n\n"));  // a blank line is not a prompt
     BOOST_TEST(shop().program("generate --model calm --prompts -" + rest + " <lines").out == two.out);
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
 
 // A stop string that the untrained model happens to generate: two characters of its text, after some others.
 BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
-    std::string const words = "generate --model calm --prompt Mia --samples 4 --max-tokens 40 --seed 5";
+    std::string const words = "generate --model calm --prompt Mia --pool 4 --max-tokens 40 --seed 5";
     auto const whole = shop().program(words);
     BOOST_REQUIRE_MESSAGE(whole.status == 0, whole.err);
     auto const text = whole.out.substr(3);
@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
     auto const two = shop().program(words + " --prompt 'The dog' --stop '" + stop + "'");
     BOOST_TEST(two.out.starts_with("=== 1\nMia" + before + "\n=== 2\nThe dog"), two.out);
     auto const lines =
-        shop().program("generate --model calm --jsonl - --samples 4 --max-tokens 40 --seed 5 --stop '" + stop + "'",
+        shop().program("generate --model calm --jsonl - --pool 4 --max-tokens 40 --seed 5 --stop '" + stop + "'",
                        R"(echo '{"id": 1, "prompt": "Mia"}' |)");
     BOOST_TEST(has(lines.out, "\"stop_reason\":" + nlohmann::json(stop).dump() + "}"), lines.out);
     auto const answer = nlohmann::json::parse(lines.out);
@@ -343,7 +343,7 @@ BOOST_AUTO_TEST_CASE(a_known_source_needs_no_tokenizer_and_has_an_optimum) {
     BOOST_TEST(object["positions"].get_int64().value() == 100);
     BOOST_TEST(object["mode"].get_string().value() == "unbroken");
     BOOST_TEST(object["optimal_brier_lm"].get_double().value() > 5.0);
-    auto const g = shop().program("generate --model mcalm --prompt ABCDabcd --samples 4 --max-tokens 6");
+    auto const g = shop().program("generate --model mcalm --prompt ABCDabcd --pool 4 --max-tokens 6");
     BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
     BOOST_TEST(g.out.starts_with("ABCDabcd"));
     BOOST_TEST(g.out.size() == 8u + 6 + 1);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/sentences.hpp"
@@ -101,10 +102,17 @@ std::vector<std::string> parts_of(std::string_view text, char const* ends) {
 
 }  // namespace
 
-// A line as wide as the terminal would wrap, and leave a line behind at each refresh.
+// A line as wide as the terminal would wrap, and leave a line behind at each refresh. Values that do not fit are left
+// out whole.
 BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
     calm::test::temporary_folder const folder;
-    for (unsigned const columns : {40U, 80U, 200U}) {
+    std::string const few = "step 20     loss   5.4321  3:20 left", some = few + "  12.3k tokens/s  ce 5.1000, kl 12.3";
+    for (auto const& [columns, shown] : std::vector<std::pair<unsigned, std::string>>{
+             {12, "step 20    "},
+             {36, "step 20     loss   5.4321"},
+             {40, few},
+             {80, some},
+             {200, some + ", posterior std 0.250  gradient 1.50  rate 1.0e-03  28 % of peak  123.0 MB"}}) {
         terminal const screen(columns, "xterm");
         run_report report(folder.path(""));
         for (int i = 0; i < 20; ++i) report.step(at(i, i));
@@ -113,9 +121,7 @@ BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
         auto const lines = parts_of(said, "\r");
         BOOST_TEST(lines.size() == 20U);
         for (auto const& line : lines) BOOST_TEST(line.size() < columns, line);
-        BOOST_TEST(lines.back().starts_with("step 20     loss   5.4321  3:20 left"), lines.back());
-        BOOST_TEST(has(lines.back(), "12.3k tokens/s  ce 5.1000") == (columns > 60), lines.back());
-        BOOST_TEST(has(lines.back(), "123.0 MB") == (columns > 140), lines.back());
+        BOOST_TEST(lines.back() == shown);
         report.print_line("a sentence");
         auto const after = screen.written();
         BOOST_TEST(has(after, "\ra sentence\r\n"), after);
@@ -131,7 +137,8 @@ BOOST_AUTO_TEST_CASE(progress_follows_the_width_of_its_terminal) {
     BOOST_TEST(screen.written().size() > 120U);
     screen.resize(50);
     report.step(at(1, 1));
-    for (auto const& line : parts_of(screen.written(), "\r")) BOOST_TEST(line.size() == 49U, line);
+    for (auto const& line : parts_of(screen.written(), "\r"))
+        BOOST_TEST(line == "step 2      loss   5.4321  3:20 left" + std::string(13, ' '));
     screen.resize(120);
     report.step(at(2, 2));
     BOOST_TEST(parts_of(screen.written(), "\r").back().size() > 80U);
@@ -151,6 +158,7 @@ BOOST_AUTO_TEST_CASE(a_terminal_that_cannot_move_its_cursor_gets_plain_lines) {
         auto const lines = parts_of(said, "\r\n");
         BOOST_TEST(lines.size() == 6U, said);  // after 0, 1, 6, 11 and 16 seconds
         BOOST_TEST(lines.back() == "a sentence");
+        for (auto const& line : lines) BOOST_TEST(line.size() < 80U, line);
         for (std::size_t at = said.find('\r'); at != std::string::npos; at = said.find('\r', at + 1))
             BOOST_TEST(said.substr(at, 2) == "\r\n");  // line ends added by the terminal
     }

@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     BOOST_TEST((shop.folder.content("run/text.tokens") == shop.folder.content("three/model/text.tokens")));
     for (auto const* const stage : {"autoencoder", "model"})
         BOOST_TEST(!shop.there(std::string("run/") + stage + "/text.tokens"));
-    shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --samples 2");
+    shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --pool 2");
     BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);
 
     // A finished run says so.
@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {
     BOOST_TEST(has(made.err, "evaluate --model chain/model --data markov:4000\n"), made.err);
     BOOST_TEST(!shop.there("chain/tokenizer.model"));
     BOOST_TEST(has(shop.refused(markov + "--vocabulary 300 --out other"), "--vocabulary: the symbols of markov:N"));
-    shop.good("generate --model chain/model --prompt AAAA --max-tokens 4 --samples 2");
+    shop.good("generate --model chain/model --prompt AAAA --max-tokens 4 --pool 2");
 
     static_cast<void>(shop.folder.with("text.toml", "data = [\"text.txt\"]\nthreads = 1\nseed = 3\n[text]\n"
                                                     "config = \"tiny\"\nsteps = 2\nautoencoder-steps = 2\nbatch = 2\n"
