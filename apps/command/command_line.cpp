@@ -560,7 +560,8 @@ template <> struct described<tokenize_options> {
 template <> struct described<plot_options> {
     static constexpr char const* name = "plot";
     static constexpr char const* what =
-        "Plots the training curve of a run, in its directory: losses and BrierLM by steps, tokens and seconds.";
+        "Plots the training curve of a run, in its directory: losses and BrierLM by steps, tokens and seconds. Or "
+        "writes its metrics for TensorBoard.";
 };
 template <> struct described<generate_options> {
     static constexpr char const* name = "generate";
@@ -779,8 +780,8 @@ void declare(command& c, sweep_options& o) {
     add_pattern(c, o.pattern, o.tokenizer);
     add_data(c, o.data);
     c.under(heading::common);
-    c.text("--out", o.out, "DIR",
-           "where to write models, sweep.tsv, sweep.gp and sweep.png; an existing sweep is resumed", needed::yes);
+    c.text("--out", o.out, "DIR", "where to write models, sweep.tsv and sweep.svg; an existing sweep is resumed",
+           needed::yes);
     c.check([&c, &o] {
         if (o.out.empty()) return;
         if (!run_directory::can_hold(o.out) && !is_there(in_directory(o.out, run_file)))
@@ -887,9 +888,11 @@ void declare(command& c, plot_options& o) {
             require_run(c, "--run", run);
         }
     });
-    c.choice("--format", {"png", "svg"}, "kind of picture (png)",
+    c.choice("--format", {"svg", "png", "tensorboard"},
+             "svg, a picture curve.svg; png, a picture curve.png, which needs gnuplot; tensorboard, an event file of "
+             "all metrics, which tensorboard --logdir DIR shows (svg)",
              [&o](std::string const& format) { o.format = format; });
-    c.otherwise("--format", [] { return std::string("png"); });
+    c.otherwise("--format", [] { return std::string("svg"); });
 }
 
 void declare(command& c, generate_options& o) {

@@ -140,7 +140,7 @@ struct sweep_options : execution_options {
 
 struct plot_options {
     std::vector<std::string> runs;  // directories
-    std::string format = "png";
+    std::string format = "svg";     // or png or tensorboard
 };
 
 struct convert_options {

@@ -24,7 +24,7 @@
 #include "calm/version.hpp"
 #include "plugin/source_text.hpp"
 #include "program.hpp"
-#include "run/gnuplot.hpp"
+#include "shell_word.hpp"
 
 namespace calm::apps {
 
@@ -175,9 +175,9 @@ std::vector<std::string> lines_that_link(entry const& one, std::string const& de
 // Runs a command without a shell; the log gets its words, as for a shell, and then its output. Returns its exit status,
 // 128 + the signal that ended it.
 int status_of(std::vector<std::string>& command, std::string const& log) {
-    std::vector<std::string> for_shell;
-    for (auto const& word : command) for_shell.push_back(quoted(word));
-    replace_file(log, joined(for_shell, " ") + "\n");
+    std::vector<std::string> in_shell;
+    for (auto const& word : command) in_shell.push_back(shell_word(word));
+    replace_file(log, joined(in_shell, " ") + "\n");
     std::vector<char*> words;
     for (auto& word : command) words.push_back(word.data());
     words.push_back(nullptr);

@@ -1,9 +1,10 @@
-// plot: draws the training curve of a run.
+// plot: draws the training curve of a run, or writes its metrics for TensorBoard.
 
 #include "calm/base/quoted.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
+#include "run/event_file.hpp"
 #include "run/training_curve.hpp"
 #include "text/text_output.hpp"
 
@@ -15,7 +16,8 @@ int plot_main(int argc, char const* const* argv) {
         if (!options) return 0;
         int status = 0;
         for (auto const& run : options->runs) {
-            auto const picture = plot_training(run, options->format);
+            auto const picture = options->format == "tensorboard" ? plot_outcome{write_events(run), true}
+                                                                  : plot_training(run, options->format);
             if (picture.made) {
                 text_output().put(calm::printable_line(picture.sentence) + "\n");
             } else {

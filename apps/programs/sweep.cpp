@@ -1,12 +1,14 @@
 // sweep: trains and evaluates configurations on one source to compare patch sizes K (the paper's semantic bandwidth),
-// heads and autoregressive models by cost and score. Writes a table, and a plot with gnuplot.
+// heads and autoregressive models by cost and score. Writes a table and a plot.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calm/base/quoted.hpp"
@@ -18,11 +20,12 @@
 #include "program.hpp"
 #include "programs/programs.hpp"
 #include "registry.hpp"
-#include "run/gnuplot.hpp"
+#include "run/figure.hpp"
 #include "run/ranks.hpp"
 #include "run/report.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/svg_plot.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 
@@ -258,49 +261,52 @@ std::string line_of(row const& r) {
     return line + "\n";
 }
 
-// One colour per configuration, named in the key: labels at the points would overlap for similar scores.
-std::string script_of(std::vector<row> const& rows) {
-    std::string names;
-    for (auto const& r : rows) names += (names.empty() ? "" : " ") + r.name;
-    // Plots a column of scores with its standard error, for the rows that have one.
-    auto const scores = [&](std::string const& label, int column, auto const& has_one) {
-        std::string which;
+// One colour per configuration, named in the legend: labels at the points would overlap for similar scores.
+plot_figure figure_of(std::vector<row> const& rows, std::string const& out) {
+    auto const panel = [](std::string const& y) {
+        return plot_panel{{.title = "K, tokens per patch", .logarithm = 2}, {.title = y}, {}};
+    };
+    auto const dots = [](std::string const& name, std::size_t style) {
+        return plot_curve{.name = name, .points = {}, .style = style, .line = false, .dots = true};
+    };
+    // A panel of scores with their standard errors, for the rows that have one.
+    auto const scores = [&](std::string const& y, auto const& score_of, auto const& error_of) {
+        auto p = panel(y);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            if (has_one(rows[i])) which += (which.empty() ? "" : " ") + std::to_string(i + 1);
-        auto const score = std::to_string(column), error = std::to_string(column + 1);
-        return which.empty() ? ""
-                             : "set ylabel \"" + label + "\"\nplot for [i in \"" + which +
-                                   "\"] \"sweep.tsv\" every ::int(i)::int(i) using 2:" + score + ":(strlen(strcol(" +
-                                   error + ")) ? column(" + error +
-                                   ") : 0) with yerrorbars pointtype 7 linecolor int(i) title word(names, int(i))\n";
+            if (auto const score = score_of(rows[i].found)) {
+                p.curves.push_back(dots(rows[i].name, i));
+                p.curves.back().points = {
+                    {static_cast<double>(rows[i].K), *score, error_of(rows[i].found).value_or(0.0)}};
+            }
+        return p;
     };
-    // Plots the cost per token of training and generation.
-    auto const costs = [](std::string const& label, std::string const& unit, std::string const& training,
-                          std::string const& generation) {
-        return "set ylabel \"" + label + "\"\nset format y \"%.0s %c" + unit +
-               "\"\nplot \"sweep.tsv\" every ::1 using 2:" + training +
-               " with points pointtype 7 linecolor \"black\" title \"training\", \\\n     \"\" every ::1 using 2:" +
-               generation + " with points pointtype 6 linecolor \"black\" title \"generation\"\n";
+    // A panel of costs of training and generation.
+    auto const costs = [&](std::string const& y, auto const& training_of, auto const& generation_of) {
+        auto p = panel(y);
+        p.y.logarithm = 10;
+        p.curves = {dots("training", 0), dots("generation", 1)};
+        for (auto const& r : rows) {
+            p.curves[0].points.push_back({static_cast<double>(r.K), training_of(r)});
+            p.curves[1].points.push_back({static_cast<double>(r.K), generation_of(r)});
+        }
+        return p;
     };
-    auto const bits = scores("bits per byte", 14, [](row const& r) { return r.found.bits_per_byte.has_value(); });
-    return R"(# gnuplot sweep.gp, in this folder
-set datafile separator "\t"
-set terminal pngcairo size )" +
-           std::string(bits.empty() ? "1400,420" : "1000,840") + R"(
-set output "sweep.png"
-set multiplot layout )" +
-           (bits.empty() ? "1,3" : "2,2") + R"(
-set grid
-set xlabel "K, tokens per patch"
-set logscale x 2
-set xrange [0.7:12]
-set tmargin 4
-set key above horizontal samplen 1
-set yrange [0:*]
-names = ")" +
-           names + "\"\n" + scores("BrierLM", 11, [](row const&) { return true; }) + "set yrange [*:*]\n" + bits +
-           "set logscale y\n" + costs("FLOPs per token", "", "4", "5") +
-           costs("time per token", "s", "17", "(1e-3 * $19)");
+    plot_figure f{"Sweep " + calm::printable_line(out), 2, {}};
+    f.panels.push_back(scores(
+        "BrierLM", [](auto const& e) { return e.brier_lm; }, [](auto const& e) { return e.brier_lm_se; }));
+    f.panels.back().y.from_zero = true;
+    auto bits = scores(
+        "bits per byte", [](auto const& e) { return e.bits_per_byte; },
+        [](auto const& e) { return e.bits_per_byte_se; });
+    if (!bits.curves.empty()) f.panels.push_back(std::move(bits));
+    f.columns = f.panels.size() == 2 ? 2 : 3;
+    f.panels.push_back(costs(
+        "FLOPs per token", [](row const& r) { return r.training_flops; },
+        [](row const& r) { return r.generation_flops; }));
+    f.panels.push_back(costs(
+        "milliseconds per token", [](row const& r) { return 1e3 * r.seconds / static_cast<double>(r.tokens); },
+        [](row const& r) { return r.milliseconds / static_cast<double>(r.K); }));
+    return f;
 }
 
 }  // namespace
@@ -331,7 +337,9 @@ int sweep_main(int argc, char const* const* argv) {
                 "including the autoencoder; seconds and us/token are of training the language model; ms are of "
                 "generating one text with one draw per patch. All in " +
                 calm::printable_line(options->out) + "/sweep.tsv\n");
-        out.put(calm::printable_line(plotted(options->out, "sweep", script_of(rows), "sweep.png").sentence) + "\n");
+        auto const picture = calm::in_directory(options->out, "sweep.svg");
+        calm::replace_file(picture, svg_of(figure_of(rows, options->out)));
+        out.put("plotted in " + calm::printable_line(picture) + "\n");
         return 0;
     });
 }

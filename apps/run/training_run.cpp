@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -14,12 +13,12 @@
 #include "calm/text/detail/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
-#include "run/gnuplot.hpp"
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_curve.hpp"
+#include "shell_word.hpp"
 
 namespace calm::apps {
 
@@ -88,14 +87,6 @@ void log_renamed(recipe_record const& was, recipe_record const& now) {
     log_line("--data " + printable_line(*data) + " is the same text as before, which was " + printable_line(*before));
 }
 
-std::string for_shell(std::string const& word) {
-    auto const plain = [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-               std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
-    };
-    return !word.empty() && std::all_of(word.begin(), word.end(), plain) ? word : quoted(word);
-}
-
 }  // namespace
 
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o) {
@@ -162,7 +153,7 @@ std::string resume_command(std::vector<std::string> const& strings) {
     for (auto const& word : strings) {
         auto const name = word.substr(0, word.find('='));
         if (name == "--fresh" || name == "--override") continue;
-        line += (line.empty() ? "" : " ") + for_shell(word);
+        line += (line.empty() ? "" : " ") + shell_word(word);
     }
     return line;
 }

@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(models_are_compared) {
     BOOST_TEST(has(swept.out, "softmax"), swept.out);
     auto const tsv = shop().content("swept/sweep.tsv");
     BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
-    BOOST_TEST(has(swept.out, "plotted in swept/sweep.png"), swept.out);
+    BOOST_TEST(has(swept.out, "plotted in swept/sweep.svg"), swept.out);
     BOOST_TEST(std::filesystem::exists(shop().folder().path("swept/tiny-ar/ar/model.safetensors")));
 }
 
@@ -312,7 +312,7 @@ BOOST_AUTO_TEST_CASE(a_calm_is_compared_with_an_autoregressive_model) {
     auto const tsv = shop().content("both/sweep.tsv");
     BOOST_TEST(has(tsv, "\ntiny\t4\t32\t"), tsv);
     BOOST_TEST(has(tsv, "\ntiny-ar\t1\t\t"), tsv);
-    BOOST_TEST(has(swept.out, "plotted in both/sweep.png"), swept.out);
+    BOOST_TEST(has(swept.out, "plotted in both/sweep.svg"), swept.out);
     BOOST_TEST(has(swept.out, "energy"), swept.out);
     BOOST_TEST(has(swept.out, "softmax"), swept.out);
     for (std::string const stage : {"tiny/autoencoder", "tiny/calm", "tiny-ar/ar"})

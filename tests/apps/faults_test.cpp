@@ -154,6 +154,9 @@ std::string determined(std::string const& file, std::string const& content) {
     if (file == "state.json") return lines_without(content, {"\"seconds\":", "\"log_bytes\":"});
     if (file == "manifest.json") return lines_without(content, {"\"state.json\":"});
     if (file == "sweep.tsv") return cells_without_times(content);
+    // It shows times.
+    if (file == "sweep.svg")
+        return content.starts_with("<svg") && content.ends_with("</svg>\n") ? "a whole plot" : content;
     if (!file.ends_with(".jsonl")) return content;
     std::string all;
     std::istringstream lines(content);
@@ -167,7 +170,7 @@ std::map<std::string, std::string> bytes_of(scenario const& s) {
     auto const take = [&](fs::path const& path) {
         auto const name = path.lexically_relative(shop().folder.path("work")).string();
         auto const file = path.filename().string();
-        if (file == "run.lock" || file.ends_with(".png") || !fs::is_regular_file(path)) return;
+        if (file == "run.lock" || !fs::is_regular_file(path)) return;
         all[name] = determined(file, std::string(calm::mapped_file::open(path.string()).text()));
     };
     for (auto const& result : s.results) {

@@ -212,7 +212,8 @@ BOOST_AUTO_TEST_CASE(runs) {
     shown(workshop::train + out, 0);                  // finished
     shown(workshop::train + " --rate 0.1" + out, 2);  // with other settings
     shown(workshop::train + " --dry-run" + out, 0);
-    shown("plot " + quoted(hostile), 0);
+    for (auto const* const format : {"svg", "png", "tensorboard"})
+        shown("plot " + quoted(hostile) + " --format " + format, 0);
     // A value that the run was started with.
     auto const checkpoint = "ae/checkpoints/step-00000001";
     static_cast<void>(folder.with(std::string(checkpoint) + "/state.json",

@@ -412,7 +412,7 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
         "--samples 2 --positions 100 --out swept");
     BOOST_REQUIRE_MESSAGE(compared.status == 0, compared.err);
     for (auto const* const part :
-         {"tiny", "ms/patch", "ms/token", "BrierLM", "FLOPs are per token", "plotted in swept/sweep.png"})
+         {"tiny", "ms/patch", "ms/token", "BrierLM", "FLOPs are per token", "plotted in swept/sweep.svg"})
         BOOST_TEST(has(compared.out, part), part << " is missing in " << compared.out);
     auto const table = shop().content("swept/sweep.tsv");
     BOOST_TEST(has(table, "generation FLOPs per token"));
@@ -422,10 +422,11 @@ BOOST_AUTO_TEST_CASE(configurations_are_compared) {
     BOOST_TEST(std::abs(std::stod(cells.at("ms per patch")) / std::stod(cells.at("ms per token")) - 4) < 1e-3);
     BOOST_TEST(has(table, "\ntiny\t4\t32\t"));
     BOOST_TEST(!shop().content("swept/tiny/calm/model.safetensors").empty());
-    auto const script = shop().content("swept/sweep.gp");
-    for (auto const* const axis : {"\"BrierLM\"", "\"FLOPs per token\"", "\"time per token\""})
-        BOOST_TEST(has(script, axis), axis << " is missing in " << script);
-    BOOST_TEST(!has(script, "bits per byte"), script);
+    auto const plot = shop().content("swept/sweep.svg");
+    for (auto const* const text : {">Sweep swept<", ">BrierLM<", ">FLOPs per token<", ">milliseconds per token<",
+                                   ">K, tokens per patch<", ">tiny<", ">training<", ">generation<"})
+        BOOST_TEST(has(plot, text), text << " is missing in " << plot);
+    BOOST_TEST(!has(plot, "bits per byte"), plot);
     auto const warmed = "\"warmup\": \"1\"";  // a tenth of 8 steps, rounded to 1
     BOOST_TEST(has(shop().content("swept/tiny/autoencoder/checkpoints/step-00000001/state.json"), warmed));
     BOOST_TEST(has(shop().content("swept/tiny/calm/checkpoints/step-00000008/state.json"), warmed));
