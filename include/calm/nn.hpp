@@ -4,6 +4,7 @@
 #include "calm/nn/attention.hpp"
 #include "calm/nn/embedding.hpp"
 #include "calm/nn/kv_cache.hpp"
+#include "calm/nn/layer.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/mlp.hpp"
 #include "calm/nn/norm.hpp"

@@ -81,10 +81,10 @@ void products(index_t m, index_t n, index_t k) {
         auto const keep = [&] {
             for (float const v : taken_back(ctx, c)) all.push_back(v);
         };
-        matmul(ctx, c, a, b, given(ctx, bias, extents<dyn>(n))), keep();
+        matmul(ctx, c, a, b, {.bias = given(ctx, bias, extents<dyn>(n))}), keep();
         matmul(ctx, c, a, transposed(bt)), keep();
         matmul(ctx, c, transposed(at), b), keep();
-        matmul(ctx, c, transposed(at), transposed(bt), calm::into::accumulate), keep();
+        matmul(ctx, c, transposed(at), transposed(bt), {.mode = calm::into::accumulate}), keep();
         return all;
     });
     check_near("matmul in double", got, plain_products(x, w, bias, m, n, k), 1e-4);

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_chain_gives_the_gradients_of_its_parameters_alone) {
     matrix_view<double const, 3> const out(dy.data(), extents<dyn, 3>(5));
     whole.model.backward(whole.ctx, whole.model.forward(whole.ctx, in), out,
                          matrix_view<double, 4>(dx.data(), extents<dyn, 4>(5)));
-    alone.model.backward_parameters(alone.ctx, alone.model.forward(alone.ctx, in), out);
+    alone.model.backward(alone.ctx, alone.model.forward(alone.ctx, in), out, no_gradient{});
     for (std::size_t k = 0; k < whole.params.size(); ++k)
         BOOST_TEST(
             (copied(whole.params[k].grad, whole.params[k].size) == copied(alone.params[k].grad, alone.params[k].size)),

@@ -175,8 +175,8 @@ BOOST_AUTO_TEST_CASE(products_of_rounded_rows_equal_products_of_their_values) {
     auto const compare = [&]<index_t N>(index_t rows, auto const& a, auto const& b, auto const& c, auto const& d) {
         auto const found = drawn_rows<N>(ctx, rows, 9), wanted = drawn_rows<N>(ctx, rows, 9);
         for (into const mode : {into::accumulate, into::overwrite}) {
-            matmul(ctx, found, a, b, mode);
-            matmul(ctx, wanted, c, d, mode);
+            matmul(ctx, found, a, b, {.mode = mode});
+            matmul(ctx, wanted, c, d, {.mode = mode});
             BOOST_TEST(values_of(ctx, found) == values_of(ctx, wanted), boost::test_tools::per_element());
         }
     };
@@ -226,15 +226,15 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
         BOOST_TEST(values_of<n>(ctx, y) == rounded(values_of(ctx, full)), boost::test_tools::per_element());
 
         copy(ctx, full, y.rounded());
-        matmul(ctx, full, x, transposed(w), into::accumulate);
-        matmul(ctx, y, x, transposed(w), into::accumulate);
+        matmul(ctx, full, x, transposed(w), {.mode = into::accumulate});
+        matmul(ctx, y, x, transposed(w), {.mode = into::accumulate});
         BOOST_TEST(values_of<n>(ctx, y) == rounded(values_of(ctx, full)), boost::test_tools::per_element());
 
         auto const bias = drawn_rows<n>(ctx, 1, 3);
         auto const of_bf16 = widened(ctx, halved(ctx, bias));
         auto const as_row = [](auto const& b) { return vector_view<float const, n, emulated>(b.data(), {}); };
-        matmul(ctx, full, x, transposed(w), as_row(of_bf16));
-        matmul(ctx, y, x, transposed(w), as_row(bias));
+        matmul(ctx, full, x, transposed(w), {.bias = as_row(of_bf16)});
+        matmul(ctx, y, x, transposed(w), {.bias = as_row(bias)});
         BOOST_TEST(values_of<n>(ctx, y) == rounded(values_of(ctx, full)), boost::test_tools::per_element());
     }
 }

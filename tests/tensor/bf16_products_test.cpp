@@ -127,11 +127,11 @@ BOOST_AUTO_TEST_CASE(products_keep_their_initial_values) {
     std::fill(a.begin(), a.end(), 2.0F);
     std::fill(b.begin(), b.end(), 0.5F);
     std::fill(c.begin(), c.end(), 7.0F);
-    matmul(ctx, c, a, b, into::accumulate);
+    matmul(ctx, c, a, b, {.mode = into::accumulate});
     BOOST_TEST(std::ranges::count(c, 1107.0F) == m * n);
     tensor<float, extents<dyn>> bias{extents<dyn>(n)};
     for (index_t j = 0; j < n; ++j) bias.data()[j] = static_cast<float>(j);
-    matmul(ctx, c, a, b, bias.view());
+    matmul(ctx, c, a, b, {.bias = bias.view()});
     for (index_t j = 0; j < n; ++j) BOOST_TEST(c.data()[5 * n + j] == 1100.0F + static_cast<float>(j));
 }
 

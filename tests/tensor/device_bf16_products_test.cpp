@@ -75,9 +75,10 @@ struct asked {
         auto const row = place(bias, 1, s.n);
         auto const multiply = [&](auto const& x, auto const& y) {
             if (from == start::bias)
-                matmul(ctx, result, x, y, vector_view<float const, dyn, Backend>(row.data(), extents<dyn>(s.n)));
+                matmul(ctx, result, x, y,
+                       {.bias = vector_view<float const, dyn, Backend>(row.data(), extents<dyn>(s.n))});
             else
-                matmul(ctx, result, x, y, from == start::zero ? into::overwrite : into::accumulate);
+                matmul(ctx, result, x, y, {.mode = from == start::zero ? into::overwrite : into::accumulate});
         };
         if (a_turned && b_turned)
             multiply(transposed(first), transposed(second));

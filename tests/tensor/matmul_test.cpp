@@ -122,11 +122,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_transposition_overwriting_and_accumulating, 
         matmul(ctx, c, transposed(transposed(a)), b);
         check("a^T^T b", plain_a, plain_b, 0);
         std::fill(c.begin(), c.end(), T{2});
-        matmul(ctx, c, a, b, into::accumulate);
+        matmul(ctx, c, a, b, {.mode = into::accumulate});
         check("2 + a b", plain_a, plain_b, 2);
         typename on::vector bias{extents<dyn>(n)};
         std::fill(bias.begin(), bias.end(), T{3});
-        matmul(ctx, c, a, transposed(bt), bias.view());
+        matmul(ctx, c, a, transposed(bt), {.bias = bias.view()});
         check("3 + a b^T", plain_a, turned_b, 3);
     }
 }
@@ -147,14 +147,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
                 context<> ctx(1, threads), alone(1, 1);
                 auto c = drawn_matrix<on>(m, n, 4);
                 auto d = drawn_matrix<on>(m, n, 4);
-                matmul(ctx, c, rows(a.view(), 0, m), transposed(w), m % 2 == 0 ? into::accumulate : into::overwrite);
+                matmul(ctx, c, rows(a.view(), 0, m), transposed(w),
+                       {.mode = m % 2 == 0 ? into::accumulate : into::overwrite});
                 for (index_t i = 0; i < m; ++i)
                     matmul(alone, rows(d.view(), i, 1), rows(a.view(), i, 1), transposed(w),
-                           m % 2 == 0 ? into::accumulate : into::overwrite);
+                           {.mode = m % 2 == 0 ? into::accumulate : into::overwrite});
                 good = good && std::equal(c.begin(), c.end(), d.begin());
-                matmul(ctx, c, rows(a.view(), 0, m), transposed(w), bias.view());
+                matmul(ctx, c, rows(a.view(), 0, m), transposed(w), {.bias = bias.view()});
                 for (index_t i = 0; i < m; ++i)
-                    matmul(alone, rows(d.view(), i, 1), rows(a.view(), i, 1), transposed(w), bias.view());
+                    matmul(alone, rows(d.view(), i, 1), rows(a.view(), i, 1), transposed(w), {.bias = bias.view()});
                 good = good && std::equal(c.begin(), c.end(), d.begin());
             }
         BOOST_TEST(good, k);
@@ -286,7 +287,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_is_added_to_every_row, on, test_devices) {
     typename on::template tensor<extents<90>> bias;
     draw(bias, 3);
     typename on::template tensor<extents<90>> const& read = bias;
-    matmul(ctx, c, a, b, read.view());
+    matmul(ctx, c, a, b, {.bias = read.view()});
     bool good = true;
     for (index_t i = 0; i < 70; ++i)
         for (index_t j = 0; j < 90; ++j) good = good && c[i * 90 + j] == bias[j];
@@ -367,7 +368,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_threads_change_no_bit, on, test_devices) {
             ctx.order = order;
             auto c = drawn_matrix<on>(m, n, 3);
             matmul(ctx, c, a, transposed(b));
-            matmul(ctx, c, a, transposed(b), into::accumulate);
+            matmul(ctx, c, a, transposed(b), {.mode = into::accumulate});
             all.push_back(copied(c));
         }
         BOOST_CHECK((all[0] == all[1] && all[0] == all[2]));
@@ -385,7 +386,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(shapes_that_do_not_fit_are_refused_with_all_three,
     BOOST_CHECK_EXCEPTION(matmul(ctx, transposed(c), transposed(fits), transposed(a)), error,
                           says(errc::usage, "the destination", "transposed"));
     typename on::template tensor<extents<dyn>> bias{extents<dyn>(4)};
-    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, bias.view()), error,
+    BOOST_CHECK_EXCEPTION(matmul(ctx, c, a, fits, {.bias = bias.view()}), error,
                           says(errc::usage, "expected a bias of 5, found 4"));
     ctx.set_dry_run(true);
     BOOST_CHECK_THROW(matmul(ctx, c, a, b), error);  // a dry run checks too

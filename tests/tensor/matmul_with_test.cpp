@@ -1,6 +1,6 @@
 // Products with fused residuals, norms and several results are bit-identical to the separate operations.
 #include "calm/emulated.hpp"
-#include "calm/tensor/detail/ops/matmul_with.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 #include <vector>
 
@@ -45,10 +45,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
             auto const row = with.template drawn<13>(1, 5);
             view<T const, extents<13>, typename on::backend> const bias(row.data(), {});
             if (has_bias) {
-                matmul_residual(with.ctx, found, addend, a, transposed(w), bias);
-                matmul(with.ctx, want, a, transposed(w), bias);
+                matmul(with.ctx, found, a, transposed(w), {.bias = bias, .residual = addend});
+                matmul(with.ctx, want, a, transposed(w), {.bias = bias});
             } else {
-                matmul_residual(with.ctx, found, addend, a, transposed(w));
+                matmul(with.ctx, found, a, transposed(w), {.residual = addend});
                 matmul(with.ctx, want, a, transposed(w));
             }
             evaluate(with.ctx, want, want + addend);
@@ -59,10 +59,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_added_to_a_product, on, all) {
     auto const w = with.template drawn<4>(5, 2);
     auto const y = with.template drawn<5>(3, 3);
     auto const other = with.template drawn<5>(2, 4);
-    BOOST_CHECK_EXCEPTION(matmul_residual(with.ctx, y, other, a, transposed(w)), error,
-                          says(errc::usage, "calm::matmul_residual", "(3, 5)", "(2, 5)"));
-    BOOST_CHECK_EXCEPTION(matmul_residual(with.ctx, y, y, a, transposed(w)), error,
-                          says(errc::usage, "calm::matmul_residual", "overlaps the rows to add"));
+    BOOST_CHECK_EXCEPTION(matmul(with.ctx, y, a, transposed(w), {.residual = other}), error,
+                          says(errc::usage, "calm::matmul", "the residual of shape (3, 5), found (2, 5)"));
+    BOOST_CHECK_EXCEPTION(matmul(with.ctx, y, a, transposed(w), {.residual = y}), error,
+                          says(errc::usage, "calm::matmul", "overlaps the residual"));
+    auto const third = with.template drawn<5>(3, 4);
+    auto const accumulate = [&] {
+        matmul(with.ctx, y, a, transposed(w), {.mode = into::accumulate, .residual = third});
+    };
+    BOOST_CHECK_EXCEPTION(accumulate(), error, says(errc::usage, "expected into::overwrite", "into::accumulate"));
+    auto const wide = with.template drawn<9>(3, 5);
+    BOOST_CHECK_EXCEPTION(matmul(with.ctx, columns<2, 5>(wide), a, transposed(w), {.residual = third}), error,
+                          says(errc::usage, "one contiguous destination"));
 }
 
 // In bf16 the sum is in fp32.
@@ -74,7 +82,7 @@ BOOST_AUTO_TEST_CASE(rows_are_added_to_a_product_in_bf16) {
     auto const addend = with.drawn<13>(70, 3);
     auto const found = with.drawn<13>(70, 4);
     auto const want = with.drawn<13>(70, 4);
-    matmul_residual(with.ctx, found, addend, a, transposed(w));
+    matmul(with.ctx, found, a, transposed(w), {.residual = addend});
     matmul(with.ctx, want, a, transposed(w));
     evaluate(with.ctx, want, want + addend);
     BOOST_TEST(values_of(with.ctx, found) == values_of(with.ctx, want), boost::test_tools::per_element());
@@ -93,8 +101,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(grouped_products_match_separate_ones, on, all) {
         auto const want_x = with.template drawn<13>(m, 5);
         auto const want_y = with.template drawn<1>(m, 5);
         auto const want_z = with.template drawn<70>(m, 5);
-        matmul_grouped(with.ctx, a, std::pair(x, transposed(v)), std::pair(y, transposed(w)),
-                       std::pair(z, transposed(u)));
+        matmul(with.ctx, side_by_side(x, y, z), a, side_by_side(transposed(v), transposed(w), transposed(u)));
         matmul(with.ctx, want_x, a, transposed(v));
         matmul(with.ctx, want_y, a, transposed(w));
         matmul(with.ctx, want_z, a, transposed(u));
@@ -119,9 +126,9 @@ BOOST_AUTO_TEST_CASE(one_launch_is_enough) {
             work();
             return (with.ctx.counts() - before).launches;
         };
-        BOOST_TEST(launches([&] { matmul_residual(with.ctx, x, addend, a, transposed(w)); }) == 1);
+        BOOST_TEST(launches([&] { matmul(with.ctx, x, a, transposed(w), {.residual = addend}); }) == 1);
         BOOST_TEST(launches([&] {
-                       matmul_grouped(with.ctx, a, std::pair(x, transposed(w)), std::pair(y, transposed(v)));
+                       matmul(with.ctx, side_by_side(x, y), a, side_by_side(transposed(w), transposed(v)));
                    }) == (m <= 16 ? 1 : 2));
     }
 }
@@ -152,7 +159,7 @@ template <class On, class W, index_t K> struct normed_products {
     template <class A> std::vector<T> of(A const& a) {
         auto const y = with.template drawn<13>(a.extent(0), 5);
         auto const z = with.template drawn<1>(a.extent(0), 5);
-        matmul_grouped(with.ctx, a, std::pair(y, transposed(v)), std::pair(z, transposed(w)));
+        matmul(with.ctx, side_by_side(y, z), a, side_by_side(transposed(v), transposed(w)));
         auto both = values_of(with.ctx, y);
         for (T const each : values_of(with.ctx, z)) both.push_back(each);
         return both;
@@ -218,10 +225,19 @@ BOOST_AUTO_TEST_CASE(normalising_and_multiplying_is_one_launch) {
         normed_products<on_context<float, emulated>, float, 37> of(m);
         auto const y = of.with.drawn<13>(m, 5);
         auto const z = of.with.drawn<1>(m, 5);
-        auto const before = of.with.ctx.counts();
-        matmul_grouped(of.with.ctx, of.to_norm(of.x), std::pair(y, transposed(of.v)), std::pair(z, transposed(of.w)));
-        BOOST_TEST((of.with.ctx.counts() - before).launches == (m <= 16 ? 1 : 3));
-        BOOST_TEST(of.with.ctx.workspace.used() == 0U);
+        auto const alone = of.with.drawn<13>(m, 6);
+        auto const launches = [&](auto const& work) {
+            auto const before = of.with.ctx.counts();
+            work();
+            BOOST_TEST(of.with.ctx.workspace.used() == 0U);
+            return (of.with.ctx.counts() - before).launches;
+        };
+        auto const a = of.to_norm(of.x);
+        BOOST_TEST(launches([&] {
+                       matmul(of.with.ctx, side_by_side(y, z), a, side_by_side(transposed(of.v), transposed(of.w)));
+                   }) == (m <= 16 ? 1 : 3));
+        BOOST_TEST(launches([&] { matmul(of.with.ctx, alone, a, transposed(of.v)); }) == (m <= 16 ? 1 : 2));
+        BOOST_TEST(values_of(of.with.ctx, alone) == values_of(of.with.ctx, y), boost::test_tools::per_element());
     }
 }
 

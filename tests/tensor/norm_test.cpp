@@ -242,16 +242,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, test_devices) {
             matrix_on y(shape);
             rms_norm(ctx, y, r, x, w, 1e-6);
             check_gradients(false, [&](auto& to, auto& dw, auto&) { rms_norm_back(ctx, to, dw, dy, x, w, r); });
-            auto const rms_onto = [&](auto& to, auto& dw, auto&) {
-                rms_norm_back_residual(ctx, to, addend, dw, dy, x, w, r);
-            };
+            auto const rms_onto = [&](auto& to, auto& dw, auto&) { rms_norm_back(ctx, to, dw, dy, x, w, r, addend); };
             check_gradients(false, rms_onto, true);
             std::copy(given_x.begin(), given_x.end(), x.begin());
             layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
             check_gradients(true,
                             [&](auto& to, auto& dw, auto& db) { layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r); });
             auto const layer_onto = [&](auto& to, auto& dw, auto& db) {
-                layer_norm_back_residual(ctx, to, addend, dw, db, dy, x, w, mean, r);
+                layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r, addend);
             };
             check_gradients(true, layer_onto, true);
         }

@@ -1,6 +1,6 @@
 // SiLU fused with products in one launch, compared with separate operations and with exact results in double.
 #include "calm/emulated.hpp"
-#include "calm/tensor/ops/silu.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 #include <vector>
 
@@ -49,12 +49,12 @@ template <class On, index_t K> struct products {
     // y, gate and up, concatenated.
     template <class A> std::vector<T> together(A const& a) {
         return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
-            matmul_gated(ctx, y, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+            matmul(ctx, with_gate(g, u, y), a, side_by_side(transposed(gate), transposed(up)));
         });
     }
     template <class A> std::vector<T> one_after_another(A const& a) {
         return written(a.extent(0), [&](auto const& y, auto const& g, auto const& u) {
-            matmul_grouped(ctx, a, std::pair(g, transposed(gate)), std::pair(u, transposed(up)));
+            matmul(ctx, side_by_side(g, u), a, side_by_side(transposed(gate), transposed(up)));
             gated(ctx, y, g, u);
         });
     }
@@ -124,17 +124,17 @@ template <class On> void check_silu_of_a_product() {
         auto const check = [&](auto const& together, auto const& alone) {
             auto const y = drawn_rows<N, T>(of.ctx, m, 5), c = drawn_rows<N, T>(of.ctx, m, 6);
             auto const want_y = drawn_rows<N, T>(of.ctx, m, 7), want_c = drawn_rows<N, T>(of.ctx, m, 6);
-            together(y, std::pair(c, w));
+            together(with_silu(c, y));
             alone(want_c);
             evaluate(of.ctx, want_y, silu(want_c));
             BOOST_TEST(values_of(of.ctx, y) == values_of(of.ctx, want_y), boost::test_tools::per_element());
             BOOST_TEST(values_of(of.ctx, c) == values_of(of.ctx, want_c), boost::test_tools::per_element());
         };
         for (auto const mode : {into::overwrite, into::accumulate})
-            check([&](auto const& y, auto const& to) { matmul_silu(of.ctx, y, of.x, to, mode); },
-                  [&](auto const& c) { matmul(of.ctx, c, of.x, w, mode); });
-        check([&](auto const& y, auto const& to) { matmul_silu(of.ctx, y, of.x, to, bias); },
-              [&](auto const& c) { matmul(of.ctx, c, of.x, w, bias); });
+            check([&](auto const& to) { matmul(of.ctx, to, of.x, w, {.mode = mode}); },
+                  [&](auto const& c) { matmul(of.ctx, c, of.x, w, {.mode = mode}); });
+        check([&](auto const& to) { matmul(of.ctx, to, of.x, w, {.bias = bias}); },
+              [&](auto const& c) { matmul(of.ctx, c, of.x, w, {.bias = bias}); });
     }
 }
 
@@ -144,15 +144,16 @@ template <class On> void check_gated_products_with_biases() {
     for (index_t const m : {1, 16, 17}) {
         products<On, 37> of(m);
         auto const rows = drawn_rows<13, T>(of.ctx, 2, 8);
-        using bias_view = view<T const, extents<13>, typename On::backend>;
-        bias_view const of_gate(rows.data(), {}), of_up(rows.data() + 13, {});
+        using bias_view = vector_view<T const, dyn, typename On::backend>;
+        bias_view const both(rows.data(), extents<dyn>(26)), of_gate(rows.data(), extents<dyn>(13)),
+            of_up(rows.data() + 13, extents<dyn>(13));
         auto const found = of.written(m, [&](auto const& y, auto const& g, auto const& u) {
-            matmul_gated(of.ctx, y, of.x, std::pair(g, transposed(of.gate)), std::pair(u, transposed(of.up)), of_gate,
-                         of_up);
+            matmul(of.ctx, with_gate(g, u, y), of.x, side_by_side(transposed(of.gate), transposed(of.up)),
+                   {.bias = both});
         });
         auto const want = of.written(m, [&](auto const& y, auto const& g, auto const& u) {
-            matmul(of.ctx, g, of.x, transposed(of.gate), of_gate);
-            matmul(of.ctx, u, of.x, transposed(of.up), of_up);
+            matmul(of.ctx, g, of.x, transposed(of.gate), {.bias = of_gate});
+            matmul(of.ctx, u, of.x, transposed(of.up), {.bias = of_up});
             gated(of.ctx, y, g, u);
         });
         BOOST_TEST(found == want, boost::test_tools::per_element());
@@ -181,17 +182,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(epilogues_must_fit_their_products, on, devices) {
     auto const c = drawn_rows<13, T>(of.ctx, 3, 1), other = drawn_rows<13, T>(of.ctx, 3, 2);
     auto const less = drawn_rows<13, T>(of.ctx, 2, 3);
     auto const w = transposed(of.gate);
-    BOOST_CHECK_EXCEPTION(matmul_silu(of.ctx, less, of.x, std::pair(c, w)), error,
-                          says(errc::usage, "calm::matmul_silu", "of shape (3, 13), found (2, 13)"));
-    BOOST_CHECK_EXCEPTION(matmul_silu(of.ctx, c, of.x, std::pair(c, w)), error,
-                          says(errc::usage, "calm::matmul_silu", "overlaps the product"));
+    BOOST_CHECK_EXCEPTION(matmul(of.ctx, with_silu(c, less), of.x, w), error,
+                          says(errc::usage, "calm::matmul", "of shape (3, 13), found (2, 13)"));
+    BOOST_CHECK_EXCEPTION(matmul(of.ctx, with_silu(c, c), of.x, w), error,
+                          says(errc::usage, "calm::matmul", "overlaps the product"));
     using rows_view = matrix_view<T, dyn, typename on::backend>;
     rows_view const y(c), gate(other), narrow(drawn_rows<12, T>(of.ctx, 3, 4));
     auto const columns_of = [&](index_t n) { return transposed(rows(of.gate, 0, n)); };
     BOOST_CHECK_EXCEPTION(
-        matmul_gated(of.ctx, y, of.x, std::pair(gate, columns_of(13)), std::pair(narrow, columns_of(12))), error,
-        says(errc::usage, "calm::matmul_gated", "of shape (3, 12), found (3, 13)"));
-    BOOST_CHECK_EXCEPTION(matmul_gated(of.ctx, other, of.x, std::pair(c, w), std::pair(less, w)), error,
+        matmul(of.ctx, with_gate(gate, narrow, y), of.x, side_by_side(columns_of(13), columns_of(12))), error,
+        says(errc::usage, "calm::matmul", "of shape (3, 12), found (3, 13)"));
+    BOOST_CHECK_EXCEPTION(matmul(of.ctx, with_gate(c, less, other), of.x, side_by_side(w, w)), error,
                           says(errc::usage, "calm::matmul", "(2, 13)"));
 }
 
@@ -199,16 +200,17 @@ BOOST_AUTO_TEST_CASE(a_gate_and_its_products_are_one_launch) {
     for (index_t const m : {1, 16, 17}) {
         products<on_context<float, float, emulated>, 37> of(m);
         auto const y = drawn_rows<13>(of.ctx, m, 5), g = drawn_rows<13>(of.ctx, m, 6), u = drawn_rows<13>(of.ctx, m, 7);
-        std::pair const gate(g, transposed(of.gate)), up(u, transposed(of.up));
+        auto const tables = side_by_side(transposed(of.gate), transposed(of.up));
         auto const launches = [&](auto const& work) {
             auto const before = of.ctx.counts();
             work();
             BOOST_TEST(of.ctx.workspace.used() == 0U);
             return (of.ctx.counts() - before).launches;
         };
-        BOOST_TEST(launches([&] { matmul_gated(of.ctx, y, of.x, gate, up); }) == (m <= 16 ? 1 : 3));
-        BOOST_TEST(launches([&] { matmul_gated(of.ctx, y, of.to_norm(of.x), gate, up); }) == (m <= 16 ? 1 : 4));
-        BOOST_TEST(launches([&] { matmul_silu(of.ctx, y, of.x, gate); }) == (m <= 16 ? 1 : 2));
+        BOOST_TEST(launches([&] { matmul(of.ctx, with_gate(g, u, y), of.x, tables); }) == (m <= 16 ? 1 : 3));
+        BOOST_TEST(launches([&] { matmul(of.ctx, with_gate(g, u, y), of.to_norm(of.x), tables); }) ==
+                   (m <= 16 ? 1 : 4));
+        BOOST_TEST(launches([&] { matmul(of.ctx, with_silu(g, y), of.x, transposed(of.gate)); }) == (m <= 16 ? 1 : 2));
     }
 }
 

@@ -99,14 +99,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_product_by_bf16_is_the_product_by_the_same_numbe
                            what << " " << m << " " << n << " " << k << ", " << threads << " threads");
             };
             check("a b^T", [&](auto& c, auto const&, auto const& w) { matmul(ctx, c, a, transposed(w)); });
-            check("c + a b^T",
-                  [&](auto& c, auto const&, auto const& w) { matmul(ctx, c, a, transposed(w), into::accumulate); });
-            check("bias + a b^T",
-                  [&](auto& c, auto const&, auto const& w) { matmul(ctx, c, a, transposed(w), bias.view()); });
+            check("c + a b^T", [&](auto& c, auto const&, auto const& w) {
+                matmul(ctx, c, a, transposed(w), {.mode = into::accumulate});
+            });
+            check("bias + a b^T", [&](auto& c, auto const&, auto const& w) {
+                matmul(ctx, c, a, transposed(w), {.bias = bias.view()});
+            });
             check("a^T b^T",
                   [&](auto& c, auto const&, auto const& w) { matmul(ctx, c, transposed(at), transposed(w)); });
             check("a b", [&](auto& c, auto const& w, auto const&) { matmul(ctx, c, a, w); });
-            check("c + a b", [&](auto& c, auto const& w, auto const&) { matmul(ctx, c, a, w, into::accumulate); });
+            check("c + a b",
+                  [&](auto& c, auto const& w, auto const&) { matmul(ctx, c, a, w, {.mode = into::accumulate}); });
             check("a^T b", [&](auto& c, auto const& w, auto const&) { matmul(ctx, c, transposed(at), w); });
         }
     }

@@ -173,9 +173,9 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
             auto const z = part_of(v0);
             auto const e = rows(table, v0, z.width);
             auto const slopes = slopes_of(ctx, sums.data(), z, of_rows, scale);
-            matmul(ctx, rows(dx, r0, n), slopes, e, v0 == 0 ? into::overwrite : into::accumulate);
+            matmul(ctx, rows(dx, r0, n), slopes, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
             if (dtable.data() != nullptr)
-                matmul(ctx, rows(dtable, v0, z.width), transposed(slopes), xr, into::accumulate);
+                matmul(ctx, rows(dtable, v0, z.width), transposed(slopes), xr, {.mode = into::accumulate});
         }
     }
 }

@@ -20,9 +20,7 @@ struct attention {
     using Backend = typename Space::backend;
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
     static constexpr index_t head_size = HeadSize;  // elements per head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t q_width = Heads * head_size;     // width of the queries, and of the concatenated heads
@@ -55,20 +53,29 @@ struct attention {
         matrix_view<T, D, Backend> y;                      // (R, D)
     };
 
-    static constexpr bool adds_residual = true;  // has forward_residual and extend_residual, which add a residual
+    static constexpr bool adds_residual = true;  // forward and extend take an addend
 
-    // y (R, D) from x (R, D). Rows are (B, P) with P = positions; row p of a sequence attends to its rows 0 .. p.
-    // `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are not whole
-    // sequences.
-    saved_activations forward(context<Backend>& ctx, input const& x, index_t positions,
-                              rotary_angles const& angles) const {
-        return forward_by(ctx, x, positions, angles, [&](auto const& mixed) { return o_proj.forward(ctx, mixed); });
-    }
-    // As forward, plus a residual: y = plus + attention(x). `addend` (R, D) is only read.
-    saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                       input const& x, index_t positions, rotary_angles const& angles) const {
-        return forward_by(ctx, x, positions, angles,
-                          [&](auto const& mixed) { return o_proj.forward_residual(ctx, addend, mixed); });
+    // y (R, D) from x (R, D), plus the addend. Rows are (B, P) with P = positions; row p of a sequence attends to its
+    // rows 0 .. p. `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are
+    // not whole sequences.
+    saved_activations forward(context<Backend>& ctx, input const& x, index_t positions, rotary_angles const& angles,
+                              addend<T, D, Backend> const& residual = {}) const {
+        index_t const rows = x.extent(0);
+        typename decltype(q_proj)::saved_activations const q{x, q_proj.room(ctx, rows)};
+        typename decltype(k_proj)::saved_activations const k{x, k_proj.room(ctx, rows)};
+        typename decltype(v_proj)::saved_activations const v{x, v_proj.room(ctx, rows)};
+        matmul(ctx, side_by_side(q.y, k.y, v.y), x, projections());
+        auto const mixed = take_result<of_heads, T, q_width>(ctx, ctx.saved, rows);
+        auto const lse =
+            ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
+        with_numbers(
+            [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
+                rotate_both(ctx, queries, keys, head_size, positions, 0, angles);
+                causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
+            },
+            mixed, q.y, k.y, v.y);
+        auto const o = o_proj.forward(ctx, mixed, residual);
+        return {positions, q, k, v, mixed, o, lse, o.y};
     }
 
     // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must
@@ -98,20 +105,23 @@ struct attention {
     // Decoding: appends T positions to each of S sequences of the cache and attends to everything cached so far. x:
     // rows (S, T), plain or rms_norm_prologue; `sequences` gives each sequence's index and current length. Results are
     // independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
-    // sequences or the cache is full.
+    // sequences or the cache is full. The addend is added.
     template <class X>
-    matrix_view<T, D, Backend> extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
-                                      rotary_angles const& angles,
-                                      mirrored_span<cached_sequence, Backend> const& sequences) const {
-        return o_proj.forward(ctx, extended(ctx, x, cache, angles, sequences)).y;
-    }
-    // As extend, plus a residual: returns plus + attention(x). `addend` (R, D) is only read.
-    template <class X>
-    matrix_view<T, D, Backend> extend_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                               X const& x, kv_cache<kv_width, Space>& cache,
-                                               rotary_angles const& angles,
-                                               mirrored_span<cached_sequence, Backend> const& sequences) const {
-        return o_proj.forward_residual(ctx, addend, extended(ctx, x, cache, angles, sequences)).y;
+    matrix_view<T, D, Backend>
+    extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, rotary_angles const& angles,
+           mirrored_span<cached_sequence, Backend> const& sequences, addend<T, D, Backend> const& residual = {}) const {
+        index_t const rows = x.extent(0), count = sequences.size();
+        require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
+                count, " sequences, found ", rows, " rows");
+        auto const q = ctx.saved.template take<T>(extents<dyn, q_width>(rows));   // full precision, as in the cache
+        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
+        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
+        matmul(ctx, side_by_side(q, k, v), x, projections());
+        cache.append_rotated(ctx, sequences, q, k, v, head_size, angles);
+        auto const mixed = ctx.saved.template take<T>(extents<dyn, q_width>(rows));
+        auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));
+        cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
+        return o_proj.forward(ctx, mixed, residual).y;
     }
     // As extend, for distinct sequences given by index; their lengths come from the cache.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
@@ -134,43 +144,10 @@ struct attention {
     }
 
 private:
-    // project(mixed) applies W_o to the concatenated heads.
-    template <class Project>
-    saved_activations forward_by(context<Backend>& ctx, input const& x, index_t positions, rotary_angles const& angles,
-                                 Project const& project) const {
-        index_t const rows = x.extent(0);
-        auto const [q, k, v] = forward_each(ctx, x, q_proj, k_proj, v_proj);
-        auto const mixed = take_result<of_heads, T, q_width>(ctx, ctx.saved, rows);
-        auto const lse =
-            ctx.saved.template take<T>(extents<dyn, dyn, Heads>(positions > 0 ? rows / positions : 0, positions));
-        with_numbers(
-            [&](auto const& y, auto const& queries, auto const& keys, auto const& values) {
-                rotate_both(ctx, queries, keys, head_size, positions, 0, angles);
-                causal_attention(ctx, y, lse, queries, keys, values, positions, head_size);
-            },
-            mixed, q.y, k.y, v.y);
-        auto const o = project(mixed);
-        return {positions, q, k, v, mixed, o, lse, o.y};
-    }
-
-    // Appends to the cache and returns the concatenated heads (R, q_width), before W_o.
-    template <class X>
-    matrix_view<T, q_width, Backend> extended(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache,
-                                              rotary_angles const& angles,
-                                              mirrored_span<cached_sequence, Backend> const& sequences) const {
-        index_t const rows = x.extent(0), count = sequences.size();
-        require(count > 0 && rows % count == 0, errc::usage, "calm::attention: expected as many rows for each of ",
-                count, " sequences, found ", rows, " rows");
-        auto const q = ctx.saved.template take<T>(extents<dyn, q_width>(rows));   // full precision, as in the cache
-        auto const k = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
-        auto const v = ctx.saved.template take<T>(extents<dyn, kv_width>(rows));  // likewise
-        matmul_grouped(ctx, x, std::pair(q, transposed(q_proj.weight.value)),
-                       std::pair(k, transposed(k_proj.weight.value)), std::pair(v, transposed(v_proj.weight.value)));
-        cache.append_rotated(ctx, sequences, q, k, v, head_size, angles);
-        auto const mixed = ctx.saved.template take<T>(extents<dyn, q_width>(rows));
-        auto const lse = ctx.saved.template take<T>(extents<dyn>(rows * Heads));
-        cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
-        return mixed;
+    // The weights of queries, keys and values, as second factors of x.
+    auto projections() const {
+        return side_by_side(transposed(q_proj.weight.value), transposed(k_proj.weight.value),
+                            transposed(v_proj.weight.value));
     }
 };
 

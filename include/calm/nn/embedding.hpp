@@ -11,7 +11,6 @@ template <index_t D, class Space = space<>> struct embedding {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
     param<extents<dyn, D>, Space> weight;  // (V, D)
 
     // A table of V = vocabulary rows, without memory until `allocate`.

@@ -2,7 +2,6 @@
 // SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
 
 #include "calm/nn/linear.hpp"
-#include "calm/tensor/ops/silu.hpp"
 
 namespace calm {
 
@@ -11,9 +10,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
 
     using input = activations<T const, D, Backend>;                                     // (R, D)
     using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  // to (R, Inner)
@@ -33,29 +30,28 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         matrix_view<T, D, Backend> y;                          // (R, D)
     };
 
-    static constexpr bool adds_residual = true;  // has forward_residual, which adds a residual
+    static constexpr bool adds_residual = true;  // forward and extend take an addend
 
-    saved_activations forward(context<Backend>& ctx, input const& x) const {
-        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward(ctx, act); });
-    }
-    // As forward, plus a residual: y = plus + result. `addend` (R, D) is only read.
-    saved_activations forward_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                       input const& x) const {
-        return forward_by(ctx, x, [&](auto const& act) { return down_proj.forward_residual(ctx, addend, act); });
+    // y (R, D) of x (R, D), plus the addend.
+    saved_activations forward(context<Backend>& ctx, input const& x, addend<T, D, Backend> const& residual = {}) const {
+        typename inner_type::saved_activations const gate{x, inner_type::room(ctx, x.extent(0))};
+        typename inner_type::saved_activations const up{x, inner_type::room(ctx, x.extent(0))};
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
+        apply_gated(ctx, act, x, gate.y, up.y);
+        auto const down = down_proj.forward(ctx, act, residual);
+        return {gate, up, down, down.y};
     }
 
-    // Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward and
-    // ignores the extra arguments.
-    template <class... More>
+    // Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, rms_norm_prologue<T, D, Backend> const& x,
-                                      More const&...) const {
-        return down_proj.forward(ctx, gated_rows(ctx, x)).y;
-    }
-    // As extend, plus a residual: returns plus + result. `addend` (R, D) is only read.
-    template <class... More>
-    matrix_view<T, D, Backend> extend_residual(context<Backend>& ctx, matrix_view<T const, D, Backend> const& addend,
-                                               rms_norm_prologue<T, D, Backend> const& x, More const&...) const {
-        return down_proj.forward_residual(ctx, addend, gated_rows(ctx, x)).y;
+                                      addend<T, D, Backend> const& residual = {}) const {
+        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
+        {
+            arena_scope const scope(ctx.workspace);
+            auto const take = [&] { return take_activations<T, Inner>(ctx, ctx.workspace, x.extent(0)); };
+            apply_gated(ctx, act, x, take(), take());
+        }
+        return down_proj.forward(ctx, act, residual).y;
     }
 
     // Consumes s: the gradients of gate and up overwrite it.
@@ -76,31 +72,12 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     }
 
 private:
-    // down(act) applies W_down to act = silu(gate) * up.
-    template <class Down> saved_activations forward_by(context<Backend>& ctx, input const& x, Down const& down) const {
-        typename inner_type::saved_activations const gate{x, inner_type::room(ctx, x.extent(0))};
-        typename inner_type::saved_activations const up{x, inner_type::room(ctx, x.extent(0))};
-        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));  // (R, Inner)
-        apply_gated(ctx, act, x, gate.y, up.y);
-        auto const s = down(act);
-        return {gate, up, s, s.y};
-    }
-
-    // silu(gate) * up for rows still to be normalised, in ctx.saved.
-    inner_rows gated_rows(context<Backend>& ctx, rms_norm_prologue<T, D, Backend> const& x) const {
-        auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
-        arena_scope const scope(ctx.workspace);
-        auto const take = [&] { return take_activations<T, Inner>(ctx, ctx.workspace, x.extent(0)); };
-        apply_gated(ctx, act, x, take(), take());
-        return act;
-    }
-
     // act (R, Inner) = silu(gate) * up for x (R, D), plain or rms_norm_prologue.
     template <class X>
     void apply_gated(context<Backend>& ctx, inner_rows const& act, X const& x, inner_rows const& gate,
                      inner_rows const& up) const {
-        matmul_gated(ctx, act, x, std::pair(gate, transposed(gate_proj.weight.value)),
-                     std::pair(up, transposed(up_proj.weight.value)));
+        matmul(ctx, with_gate(gate, up, act), x,
+               side_by_side(transposed(gate_proj.weight.value), transposed(up_proj.weight.value)));
     }
 };
 

@@ -1,9 +1,8 @@
 #pragma once
 // Normalisation of rows with trained gains. Result: how a layer stores its output.
 
-#include "calm/nn/param.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
-#include "calm/tensor/detail/ops/matmul_with.hpp"
+#include "calm/nn/layer.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/norm.hpp"
 
 namespace calm {
@@ -19,12 +18,10 @@ struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = Eps.value;                 // added under the root
-    static constexpr bool adds_residual_backward = true;     // has backward_residual
+    static constexpr bool adds_residual_backward = true;     // backward takes an addend
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
 
@@ -43,21 +40,15 @@ struct rms_norm_layer {
     }
 
     // Decoding on a device: returns x unnormalised, because the next layer's products normalise it as they read.
-    // Ignores the extra arguments.
-    template <class... More>
-    requires(Result == result_as::activations && device_memory<Backend>) rms_norm_prologue<T, D, Backend> extend(
-        context<Backend>&, matrix_view<T const, D, Backend> const& x, More const&...)
-    const { return {x, weight.read(), eps}; }
-
-    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r);
+    rms_norm_prologue<T, D, Backend> extend(context<Backend>&, matrix_view<T const, D, Backend> const& x) const
+        requires(Result == result_as::activations && device_memory<Backend>) {
+        return {x, weight.read(), eps};
     }
-    // As backward, but dx = gradient + plus. `addend` (R, D) is only read.
-    void backward_residual(context<Backend>& ctx, saved_activations const& s,
-                           matrix_view<T const, D, Backend> const& dy, matrix_view<T, D, Backend> const& dx,
-                           matrix_view<T const, D, Backend> const& addend) {
-        rms_norm_back_residual(ctx, dx, addend, weight.gradient(), dy, s.x, weight.read(), s.r);
+
+    // dx (R, D) is overwritten with the gradient plus the addend.
+    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
+                  matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
+        rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r, residual.rows);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
@@ -68,11 +59,10 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = 1e-6;                      // added under the root
+    static constexpr bool adds_residual_backward = true;     // backward takes an addend
 
     param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
     param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
@@ -93,16 +83,11 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
         return s;
     }
 
+    // dx (R, D) is overwritten with the gradient plus the addend.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
-        layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r);
-    }
-    // As backward, but dx = gradient + plus. `addend` (R, D) is only read.
-    void backward_residual(context<Backend>& ctx, saved_activations const& s,
-                           matrix_view<T const, D, Backend> const& dy, matrix_view<T, D, Backend> const& dx,
-                           matrix_view<T const, D, Backend> const& addend) {
-        layer_norm_back_residual(ctx, dx, addend, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean,
-                                 s.r);
+                  matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
+        layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r,
+                        residual.rows);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -117,9 +102,7 @@ template <index_t D, class Space = space<>> struct layer_norm_no_affine {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
     static constexpr double flops(double = 0) { return 0; }                            // no matrix products
     static constexpr double eps = 1e-6;                                                // added under the root
     using saved_activations = typename layer_norm_layer<D, Space>::saved_activations;  // as layer_norm saves

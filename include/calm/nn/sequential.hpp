@@ -1,15 +1,5 @@
 #pragma once
 // Combinators: `sequential` applies layers in sequence, `residual` adds a layer's input to its output.
-// A layer is any type with
-//     saved_activations forward(ctx, x) const
-//         saved.y is the result; memory comes from ctx.saved
-//     void backward(ctx, saved, dy, dx)
-//         overwrites dx, accumulates parameter gradients; may consume saved, never reads saved.y
-//     void visit(visitor)
-//         names its parameters
-// and the sizes `inputs` and `outputs`. To take part in FLOP counts it also has
-//     static constexpr double flops(double attended)
-//         FLOPs of its matrix products per row (forward); attended: mean number of positions attended to
 
 #include <algorithm>
 #include <array>
@@ -17,7 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "calm/nn/param.hpp"
+#include "calm/nn/layer.hpp"
 #include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"
 
@@ -41,9 +31,7 @@ struct elementwise_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    using scalar = T;
-    static constexpr index_t inputs = D;
-    static constexpr index_t outputs = D;
+    static constexpr index_t inputs = D, outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     struct saved_activations {
         activations<T const, D, Backend> x;    // (R, D)
@@ -94,46 +82,23 @@ namespace detail {
 template <class Layer> inline constexpr bool is_named = false;
 template <child_name Name, class Layer> inline constexpr bool is_named<named<Name, Layer>> = true;
 
-// Whether a layer accepts the extra arguments passed to a chain besides the rows.
-template <class Layer, class... Given>
-concept goes_forward_with = requires(Layer const& layer, Given&... given) {
-    layer.forward(given...);
-};
-template <class Layer, class... Given>
-concept goes_backward_with = requires(Layer& layer, Given&... given) {
-    layer.backward(given...);
-};
-template <class Layer, class... Given>
-concept extends_with = requires(Layer const& layer, Given&... given) {
-    layer.extend(given...);
+template <class Layer, class Context, class X, class... More>
+concept extends_with = requires(Layer const& layer, Context& ctx, X const& x, More&... more) {
+    layer.extend(ctx, x, more...);
 };
 
-// Whether a layer can add a residual to its result: it has forward_residual, and extend_residual if it has extend.
-template <class Layer> inline constexpr bool adds_residual = false;
-template <class Layer>
-requires requires {
-    Layer::adds_residual;
+// Decoding: the layer's extend. A layer without one runs forward, which takes no extra arguments but an addend.
+template <class Layer, class Context, class X, class... More>
+auto extended(Layer const& layer, Context& ctx, X const& x, More&... more) -> decltype(layer.extend(ctx, x, more...)) {
+    return layer.extend(ctx, x, more...);
 }
-inline constexpr bool adds_residual<Layer> = Layer::adds_residual;
-
-// Tag: no residual is given, or no gradient is wanted.
-struct no_rows {};
-
-// Whether a layer can add other rows to its input gradient: it has backward_residual.
-template <class Layer> inline constexpr bool adds_residual_backward = false;
-template <class Layer>
-requires requires {
-    Layer::adds_residual_backward;
+template <class Layer, class Context, class X, class... Addend>
+requires((is_addend<std::remove_const_t<Addend>> && ...) &&
+         !extends_with<Layer, Context, X, Addend...>) auto extended(Layer const& layer, Context& ctx, X const& x,
+                                                                    Addend&... residual)
+    -> decltype(layer.forward(ctx, x, residual...).y) {
+    return layer.forward(ctx, x, residual...).y;
 }
-inline constexpr bool adds_residual_backward<Layer> = Layer::adds_residual_backward;
-
-// Destination of an input gradient: dx = gradient + plus; `addend` is only read.
-template <class DX, class Addend> struct gradient_with_residual {
-    DX dx;
-    Addend addend;
-};
-template <class DX> inline constexpr bool has_residual = false;
-template <class DX, class Addend> inline constexpr bool has_residual<gradient_with_residual<DX, Addend>> = true;
 
 // Whether a layer has a given name. Resolved by overloads, because nvcc 13.0 miscompares names in constant expressions.
 template <child_name Name> struct called {
@@ -172,53 +137,30 @@ template <class... Layers> struct sequential {
     template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // layer I, from 0
     template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }      // the child of that name
 
-    // y (R, outputs) of x (R, inputs).
+    static constexpr bool adds_residual = detail::adds_residual<last>;  // whether forward and extend take an addend
+    static constexpr bool adds_residual_backward = detail::adds_residual_backward<first>;  // whether backward does
+
+    // y (R, outputs) of x (R, inputs). `more`: extra arguments, then perhaps an addend, which goes to the last layer.
     template <class Context, class X, class... More>
     saved_activations forward(Context& ctx, X const& x, More const&... more) const {
-        return forward_residual(ctx, detail::no_rows{}, x, more...);
-    }
-    static constexpr bool adds_residual = detail::adds_residual<last>;  // whether forward_residual works
-    // As forward, plus a residual: y = plus + chain(x). `addend` (R, outputs) is only read.
-    template <class Context, class Addend, class X, class... More>
-    saved_activations forward_residual(Context& ctx, Addend const& addend, X const& x, More const&... more) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
         saved_activations s{};
-        forward_from<0>(ctx, s, addend, x, more...);
+        forward_from<0>(ctx, s, x, more...);
         s.y = std::get<depth - 1>(s.all).y;
         return s;
     }
 
-    // Overwrites dx (R, inputs) with the gradient for x, given dy (R, outputs). Parameter gradients accumulate.
-    // Consumes s.
+    // Overwrites dx (R, inputs) with the gradient for x, given dy (R, outputs); dx may be no_gradient. Parameter
+    // gradients accumulate. Consumes s. `more`: extra arguments, then perhaps an addend, which goes to the first layer.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
         arena_scope const scope(ctx.workspace);
         backward_from<depth - 1>(ctx, s, dy, dx, more...);
     }
-    static constexpr bool adds_residual_backward =
-        detail::adds_residual_backward<first>;  // whether backward_residual works
-    // As backward, but dx = gradient + plus. `addend` (R, inputs) is only read.
-    template <class Context, class DY, class DX, class Addend, class... More>
-    void backward_residual(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, Addend const& addend,
-                           More const&... more) {
-        arena_scope const scope(ctx.workspace);
-        backward_from<depth - 1>(ctx, s, dy, detail::gradient_with_residual<DX, Addend>{dx, addend}, more...);
-    }
-    // As backward, without computing dx.
-    template <class Context, class DY>
-    void backward_parameters(Context& ctx, saved_activations const& s, DY const& dy) {
-        arena_scope const scope(ctx.workspace);
-        backward_from<depth - 1>(ctx, s, dy, detail::no_rows{});
-    }
 
     // Forward for new rows that follow the cached ones: layers with `extend` extend, the others run forward.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
-        return extend_from<0>(ctx, detail::no_rows{}, x, more...);
-    }
-    // As extend, plus a residual: returns plus + the result. `addend` (R, outputs) is only read.
-    template <class Context, class Addend, class X, class... More>
-    auto extend_residual(Context& ctx, Addend const& addend, X const& x, More&... more) const {
-        return extend_from<0>(ctx, addend, x, more...);
+        return extend_from<0>(ctx, x, more...);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -247,41 +189,26 @@ private:
         else
             visit_as(child_type::name.text, child, visitor);
     }
-    // Whether layer I adds the residual.
-    template <std::size_t I, class Addend>
-    static constexpr bool adds = I + 1 == depth && !std::is_same_v<Addend, detail::no_rows>;
-
-    template <std::size_t I, class Context, class Addend, class X, class... More>
-    void forward_from(Context& ctx, saved_activations& s, Addend const& addend, X const& x, More const&... more) const {
+    template <std::size_t I, class Context, class X, class... More>
+    void forward_from(Context& ctx, saved_activations& s, X const& x, More const&... more) const {
         auto const& layer = std::get<I>(layers);
-        auto const forward = [&](auto const&... given) {
-            if constexpr (adds<I, Addend>)
-                return layer.forward_residual(ctx, addend, given...);
-            else
-                return layer.forward(ctx, given...);
-        };
-        if constexpr (detail::goes_forward_with<std::tuple_element_t<I, tuple>, Context, X const, More const...>)
-            std::get<I>(s.all) = forward(x, more...);
-        else
-            std::get<I>(s.all) = forward(x);
-        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, addend, std::get<I>(s.all).y, more...);
+        std::get<I>(s.all) = detail::with_extra_arguments<I + 1 == depth>(
+            [&](auto const&... given) -> decltype(layer.forward(ctx, x, given...)) {
+                return layer.forward(ctx, x, given...);
+            },
+            more...);
+        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, std::get<I>(s.all).y, more...);
     }
-    template <std::size_t I, class Context, class Addend, class X, class... More>
-    auto extend_from(Context& ctx, Addend const& addend, X const& x, More&... more) const {
+    template <std::size_t I, class Context, class X, class... More>
+    auto extend_from(Context& ctx, X const& x, More&... more) const {
         auto const& layer = std::get<I>(layers);
-        auto const y = [&] {
-            if constexpr (detail::extends_with<std::tuple_element_t<I, tuple>, Context, X const, More...>) {
-                if constexpr (adds<I, Addend>)
-                    return layer.extend_residual(ctx, addend, x, more...);
-                else
-                    return layer.extend(ctx, x, more...);
-            } else if constexpr (adds<I, Addend>)
-                return layer.forward_residual(ctx, addend, x).y;
-            else
-                return layer.forward(ctx, x).y;
-        }();
+        auto const y = detail::with_extra_arguments<I + 1 == depth>(
+            [&](auto&... given) -> decltype(detail::extended(layer, ctx, x, given...)) {
+                return detail::extended(layer, ctx, x, given...);
+            },
+            more...);
         if constexpr (I + 1 < depth)
-            return extend_from<I + 1>(ctx, addend, y, more...);
+            return extend_from<I + 1>(ctx, y, more...);
         else
             return y;
     }
@@ -289,26 +216,21 @@ private:
     void backward_from(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
         auto& layer = std::get<I>(layers);
         auto const& of_layer = std::get<I>(s.all);
-        if constexpr (I == 0 && std::is_same_v<DX, detail::no_rows>)
-            layer.backward_parameters(ctx, of_layer, dy);
-        else if constexpr (I == 0 && detail::has_residual<DX>)
-            layer.backward_residual(ctx, of_layer, dy, dx.dx, dx.addend);
-        else if constexpr (I == 0)
-            backward_of(layer, ctx, of_layer, dy, dx, more...);
-        else {
+        auto const backward_to = [&](auto const& to) {
+            detail::with_extra_arguments<I == 0>(
+                [&](auto const&... given) -> decltype(layer.backward(ctx, of_layer, dy, to, given...)) {
+                    layer.backward(ctx, of_layer, dy, to, given...);
+                },
+                more...);
+        };
+        if constexpr (I == 0) {
+            backward_to(dx);
+        } else {
             constexpr index_t width = std::tuple_element_t<I, tuple>::inputs;
             auto const between = ctx.workspace.template take<scalar>(extents<dyn, width>(dy.extent(0)));
-            backward_of(layer, ctx, of_layer, dy, between, more...);
+            backward_to(between);
             backward_from<I - 1>(ctx, s, between, dx, more...);
         }
-    }
-    template <class Layer, class Context, class Saved, class DY, class DX, class... More>
-    static void backward_of(Layer& layer, Context& ctx, Saved const& s, DY const& dy, DX const& dx,
-                            More const&... more) {
-        if constexpr (detail::goes_backward_with<Layer, Context, Saved const, DY const, DX const, More const...>)
-            layer.backward(ctx, s, dy, dx, more...);
-        else
-            layer.backward(ctx, s, dy, dx);
     }
 };
 
@@ -333,7 +255,7 @@ template <class Layer> struct residual {
     template <class Context, class X, class... More>
     saved_activations forward(Context& ctx, X const& x, More const&... more) const {
         if constexpr (detail::adds_residual<Layer>) {
-            return inner.forward_residual(ctx, x, x, more...);
+            return inner.forward(ctx, x, more..., rows_to_add{x});
         } else {
             saved_activations const s = inner.forward(ctx, x, more...);
             evaluate(ctx, s.y, s.y + x);
@@ -344,7 +266,7 @@ template <class Layer> struct residual {
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
         if constexpr (detail::adds_residual_backward<Layer>) {
-            inner.backward_residual(ctx, s, dy, dx, dy, more...);
+            inner.backward(ctx, s, dy, dx, more..., rows_to_add{dy});
         } else {
             inner.backward(ctx, s, dy, dx, more...);
             evaluate(ctx, dx, dx + dy);
@@ -353,7 +275,8 @@ template <class Layer> struct residual {
     // As forward, for new rows that follow the cached ones.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
         if constexpr (detail::adds_residual<Layer>) {
-            return inner.extend_residual(ctx, x, x, more...);
+            rows_to_add const rows{x};
+            return inner.extend(ctx, x, more..., rows);
         } else {
             auto const y = inner.extend(ctx, x, more...);
             evaluate(ctx, y, y + x);
@@ -361,6 +284,9 @@ template <class Layer> struct residual {
         }
     }
     template <class Visitor> void visit(Visitor& visitor) { inner.visit(visitor); }
+
+private:
+    using rows_to_add = addend<scalar, inputs, typename space_type::backend>;
 };
 
 }  // namespace calm

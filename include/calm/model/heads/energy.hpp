@@ -20,7 +20,6 @@
 #include "calm/nn/sequential.hpp"
 #include "calm/tensor/ops/fill_places.hpp"
 #include "calm/tensor/ops/repeat.hpp"
-#include "calm/tensor/ops/silu.hpp"
 #include "calm/tensor/ops/total.hpp"
 
 namespace calm {
@@ -78,7 +77,7 @@ template <index_t D, class Space = space<>> struct energy_block {
         {
             arena_scope const scope(ctx.workspace);
             auto const shared = ctx.workspace.template take<T>(part.extents());  // (R, D)
-            matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), w0.bias.read());
+            matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), {.bias = w0.bias.read()});
             with_numbers([&](auto const& a1) { repeat_interleave(ctx, a1, shared); }, s.a1);
         }
         s.s1 = {s.a1, take()};
@@ -87,13 +86,13 @@ template <index_t D, class Space = space<>> struct energy_block {
         s.gate = take();
         s.up = take();
         auto const act = take();
-        matmul_silu(ctx, s.s1.y, s.norm.y, std::pair(s.a1, transposed(columns<0, D>(w0.weight.value))),
-                    into::accumulate);
-        matmul_silu(ctx, s.s2.y, s.s1.y, std::pair(s.l2.y, transposed(w2.weight.value)), w2.bias.read());
-        matmul_gated(ctx, act, s.s2.y, std::pair(s.gate, transposed(w4.template part<0, D>())),
-                     std::pair(s.up, transposed(w4.template part<D, D>())), w4.template bias_part<0, D>(),
-                     w4.template bias_part<D, D>());
-        s.down = down_proj.forward_residual(ctx, x, act);
+        matmul(ctx, with_silu(s.a1, s.s1.y), s.norm.y, transposed(columns<0, D>(w0.weight.value)),
+               {.mode = into::accumulate});
+        matmul(ctx, with_silu(s.l2.y, s.s2.y), s.s1.y, transposed(w2.weight.value), {.bias = w2.bias.read()});
+        matmul(ctx, with_gate(s.gate, s.up, act), s.s2.y,
+               side_by_side(transposed(w4.template part<0, D>()), transposed(w4.template part<D, D>())),
+               {.bias = w4.bias.read()});
+        s.down = down_proj.forward(ctx, act, {x});
         s.y = s.down.y;
         return s;
     }
@@ -113,13 +112,13 @@ template <index_t D, class Space = space<>> struct energy_block {
         activation.backward(ctx, s.s1, a, a);                                  // gradient of a1
         auto const dshared = ctx.workspace.template take<T>(dpart.extents());  // (R, D)
         with_numbers([&](auto const& da1) { segment_sum(ctx, dshared, da1); }, a);
-        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, into::accumulate);
+        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, {.mode = into::accumulate});
         auto const factor = precast_factor(ctx, a);
-        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, into::accumulate);
+        matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, {.mode = into::accumulate});
         add_sum_axis0(ctx, w0.bias.gradient(), dshared);
-        matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), into::accumulate);
+        matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), {.mode = into::accumulate});
         matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
-        in_ln.backward_residual(ctx, s.norm, dx, dx, dy);
+        in_ln.backward(ctx, s.norm, dx, dx, {dy});
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -306,7 +305,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         fill(ctx, dshared, T{});
         mlp_blocks.backward(ctx, s.blocks, da, db, dshared);
         norm_noise.backward(ctx, s.noise_norm, db, da);
-        noise_embd.backward_parameters(ctx, s.noise, da);
+        noise_embd.backward(ctx, s.noise, da, no_gradient{});
         auto const dh = ctx.workspace.template take<T>(dhidden.extents());
         norm_hidden.backward(ctx, s.hidden_norm, dshared, dh);
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);

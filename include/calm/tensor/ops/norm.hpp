@@ -2,6 +2,8 @@
 // Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result
 // may be bf16 while all else is float.
 
+#include <optional>
+
 #include "calm/tensor/detail/kernels/block/norm.hpp"
 #include "calm/tensor/detail/kernels/cpu/norm.hpp"
 #include "calm/tensor/expr/expr.hpp"
@@ -19,15 +21,15 @@ void require_shapes_of_norm(char const* operation, extents<dyn, dyn> const& shap
     require_size(operation, "r", r.size(), shape[0]);
 }
 
-// Adds `addend` to what back writes to `out`. The kernels of block backends get it as back(plus) and add it themselves;
-// otherwise a separate pass does.
+// Writes a gradient to `out` by back(addend), which adds the addend's elements on block backends; elsewhere a separate
+// pass does. Without an addend, back() is called.
 template <class Backend, class Rows, class Addend, class Back>
-void with_rows_added(context<Backend>& ctx, Rows const& out, Addend const& addend, Back const& back) {
+void with_rows_added(context<Backend>& ctx, Rows const& out, std::optional<Addend> const& addend, Back const& back) {
     if constexpr (block_backend<Backend>) {
-        back(addend.data());
+        back(addend ? addend->data() : nullptr);
     } else {
         back();
-        evaluate(ctx, out, out + addend);
+        if (addend) evaluate(ctx, out, out + *addend);
     }
 }
 
@@ -43,29 +45,17 @@ void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& 
     evaluate(ctx, out, x * tee(r, apply<op::reciprocal_root>(mean_square_axis1(x) + eps)) * w);
 }
 
-// From dy (R, D): dx (R, D) is overwritten, dw (D) accumulates.
+// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
+// (D) accumulates.
 template <tensor_like DX>
 void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
                    detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
-                   detail::numbers_read<DX> const& r) {
+                   detail::numbers_read<DX> const& r, std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
     detail::require_shapes_of_norm("calm::rms_norm_back", out.extents(), x, w, r);
+    if (addend) detail::require_shape("calm::rms_norm_back", "addend", addend->extents(), out.extents());
     detail::require_shape("calm::rms_norm_back", "dy", dy.extents(), out.extents());
     detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
-    detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
-                              out.extent(1));
-}
-// As rms_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
-template <tensor_like DX>
-void rms_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
-                            detail::row_like<DX> const& dw, detail::rows_read<DX> const& dy,
-                            detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
-                            detail::numbers_read<DX> const& r) {
-    auto const out = detail::written_rows(dx);
-    detail::require_shapes_of_norm("calm::rms_norm_back_residual", out.extents(), x, w, r);
-    detail::require_shape("calm::rms_norm_back_residual", "addend", addend.extents(), out.extents());
-    detail::require_shape("calm::rms_norm_back_residual", "dy", dy.extents(), out.extents());
-    detail::require_size("calm::rms_norm_back_residual", "dw", dw.size(), out.extent(1));
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
         detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
                                   out.extent(1), added...);
@@ -86,35 +76,20 @@ void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const
                            out.extent(1), eps);
 }
 
-// From dy (R, D): dx (R, D) is overwritten, dw and db (D) accumulate.
+// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
+// and db (D) accumulate.
 template <tensor_like DX>
 void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
                      detail::row_like<DX> const& db, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
                      detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
-                     detail::numbers_read<DX> const& r) {
+                     detail::numbers_read<DX> const& r, std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
     detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
+    if (addend) detail::require_shape("calm::layer_norm_back", "addend", addend->extents(), out.extents());
     detail::require_shape("calm::layer_norm_back", "dy", dy.extents(), out.extents());
     detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
     detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
     detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
-    detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
-                                r.data(), out.extent(0), out.extent(1));
-}
-// As layer_norm_back, but dx is the gradient plus the rows `addend` (R, D), which stay unchanged.
-template <tensor_like DX>
-void layer_norm_back_residual(detail::context_of<DX>& ctx, DX&& dx, detail::rows_read<DX> const& addend,
-                              detail::row_like<DX> const& dw, detail::row_like<DX> const& db,
-                              detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
-                              detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
-                              detail::numbers_read<DX> const& r) {
-    auto const out = detail::written_rows(dx);
-    detail::require_shapes_of_norm("calm::layer_norm_back_residual", out.extents(), x, w, r);
-    detail::require_shape("calm::layer_norm_back_residual", "addend", addend.extents(), out.extents());
-    detail::require_shape("calm::layer_norm_back_residual", "dy", dy.extents(), out.extents());
-    detail::require_size("calm::layer_norm_back_residual", "mean", mean.size(), out.extent(0));
-    detail::require_size("calm::layer_norm_back_residual", "dw", dw.size(), out.extent(1));
-    detail::require_size("calm::layer_norm_back_residual", "db", db.size(), out.extent(1));
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
         detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
                                     r.data(), out.extent(0), out.extent(1), added...);

@@ -111,9 +111,9 @@ view<T, extents<dyn, dyn>, Backend> orthogonalised(context<Backend>& ctx,
         evaluate(ctx, sum, squared * p.b + sum * p.c);
         evaluate(ctx, next, now * p.a);
         if (wide)
-            matmul(ctx, next, sum, factor, into::accumulate);
+            matmul(ctx, next, sum, factor, {.mode = into::accumulate});
         else
-            matmul(ctx, next, factor, sum, into::accumulate);
+            matmul(ctx, next, factor, sum, {.mode = into::accumulate});
         std::swap(now, next);
     }
     return now;

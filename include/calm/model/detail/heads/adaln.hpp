@@ -270,9 +270,9 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
         part_backward<0>(ctx, s.network.norm.y, dy, dblocks);
         final_layer.norm.backward(ctx, s.network.norm, s.condition.y, dblocks, dblocks, da);
         res_blocks.backward(ctx, s.network.blocks, dblocks, dx, s.condition.y, da);
-        input_proj.backward_parameters(ctx, s.network.input, dx);
+        input_proj.backward(ctx, s.network.input, dx, no_gradient{});
         silu_layer<D, Space>().backward(ctx, s.condition, da, da);
-        time_embed.backward_parameters(ctx, s.time, da);
+        time_embed.backward(ctx, s.time, da, no_gradient{});
         auto const dh = ctx.workspace.template take<T>(dhidden.extents());
         segment_sum(ctx, dh, da);
         cond_embed.backward(ctx, s.hidden, dh, dhidden);

@@ -1,0 +1,74 @@
+#pragma once
+// What layers have in common. A layer is any type with
+//     saved_activations forward(ctx, x) const
+//         saved.y is the result; memory comes from ctx.saved
+//     void backward(ctx, saved, dy, dx)
+//         overwrites dx, accumulates parameter gradients; may consume saved, never reads saved.y
+//     void visit(visitor)
+//         names its parameters
+// and the sizes `inputs` and `outputs`. Optional are
+//     auto extend(ctx, x, ...) const
+//         forward in decoding: for new rows that follow cached ones, or without saving; returns y
+//     static constexpr double flops(double attended)
+//         FLOPs of its matrix products per row (forward); attended: mean number of positions attended to
+//     static constexpr bool adds_residual = true
+//         forward and extend take an addend as last argument
+//     static constexpr bool adds_residual_backward = true
+//         backward takes an addend as last argument
+//     void backward(ctx, saved, dy, no_gradient)
+//         accumulates parameter gradients only
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+
+#include "calm/nn/param.hpp"
+
+namespace calm {
+
+// Rows (R, Columns) that a layer adds to its result, or nothing. They are only read.
+template <class T, index_t Columns, class Backend = cpu> struct addend {
+    std::optional<matrix_view<T const, Columns, Backend>> rows = {};
+};
+
+// In the place of dx: the gradient of the input is not wanted.
+struct no_gradient {};
+
+namespace detail {
+
+template <class Layer> inline constexpr bool adds_residual = false;
+template <class Layer>
+requires requires {
+    Layer::adds_residual;
+}
+inline constexpr bool adds_residual<Layer> = Layer::adds_residual;
+
+template <class Layer> inline constexpr bool adds_residual_backward = false;
+template <class Layer>
+requires requires {
+    Layer::adds_residual_backward;
+}
+inline constexpr bool adds_residual_backward<Layer> = Layer::adds_residual_backward;
+
+template <class X> inline constexpr bool is_addend = false;
+template <class T, index_t Columns, class Backend> inline constexpr bool is_addend<addend<T, Columns, Backend>> = true;
+
+// Calls f with the extra arguments if it takes them, otherwise without them. If the last one is an addend, it is passed
+// on if Adds, always.
+template <bool Adds, class F, class... More> auto with_extra_arguments(F const& f, More&... more) {
+    constexpr std::size_t addends = (std::size_t{is_addend<std::remove_const_t<More>>} + ... + 0);
+    constexpr std::size_t extras = sizeof...(More) - addends;
+    auto const all = std::tie(more...);
+    return [&]<std::size_t... Extra, std::size_t... Plus>(std::index_sequence<Extra...>, std::index_sequence<Plus...>) {
+        if constexpr (std::is_invocable_v<F const&, decltype(std::get<Extra>(all))...,
+                                          decltype(std::get<extras + Plus>(all))...>)
+            return f(std::get<Extra>(all)..., std::get<extras + Plus>(all)...);
+        else
+            return f(std::get<extras + Plus>(all)...);
+    }
+    (std::make_index_sequence<extras>{}, std::make_index_sequence < Adds ? addends : 0 > {});
+}
+
+}  // namespace detail
+
+}  // namespace calm
