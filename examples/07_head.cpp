@@ -27,7 +27,8 @@ struct guess {
         return {.shared = all, .trained = 0, .drawn = 0};
     }
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(calm::number_field{"inner_size", "width of the guess", 1, 4096}, self.inner_size);
+        visitor(calm::number_field{.key = "inner_size", .what = "width of the guess", .least = 1, .most = 4096},
+                self.inner_size);
     }
     friend constexpr bool operator==(guess const&, guess const&) = default;
 };

@@ -3,10 +3,13 @@
 
 #ifdef CALM_SHOULD_FAIL
 template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
+    explicit network(calm::index_t) {}
     void sample() const {}  // calm_model calls sample with arguments
 };
 #else
-template <auto C, class Space> struct network : calm::energy::layer<C, Space> {};
+template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
+    explicit network(calm::index_t) {}
+};
 #endif
 
 struct chosen : calm::energy {

@@ -57,7 +57,8 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
         calm::matrix_view<float const, L, B> const s = given(ctx, log_std, extents<dyn, L>(R));
         auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
         std::vector<float> all{static_cast<float>(total_of(ctx, [&](auto const& total) {
-            model.loss_and_gradient(ctx, total, h, m, s, dhidden, calm::paired_objective{.samples = N}, 5, 1.0 / R);
+            model.loss_and_gradient(ctx, total, {.hidden = h, .mean = m, .log_std = s},
+                                    {.dhidden = dhidden, .scale = 1.0 / R}, {.samples = N}, 5);
         }))};
         auto const keep = [&](auto const& x) {
             for (float const v : taken_back(ctx, x)) all.push_back(v);
@@ -67,7 +68,7 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
         auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
         std::vector<calm::row_rng> const places{{{17, calm::stream::generation, 5}, 2},
                                                 {{18, calm::stream::generation, 6}, 0}};
-        model.sample(ctx, z, rows(h, 0, 2), places, 0.7);
+        model.sample(ctx, z, {.hidden = rows(h, 0, 2)}, places, 0.7);
         keep(z);
         return all;
     });
@@ -120,8 +121,10 @@ void margin_in_double() {
         calm::paired_noise<float, L, B> const noise{
             given(ctx, targets, extents<dyn, L>(R * N)), given(ctx, samples, extents<dyn, L>(R * N)), {}};
         auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
-        std::vector<float> all{static_cast<float>(total_of(
-            ctx, [&](auto const& total) { model.loss_and_gradient(ctx, total, h, m, s, dhidden, noise, 1.0); }))};
+        std::vector<float> all{static_cast<float>(total_of(ctx, [&](auto const& total) {
+            model.loss_and_gradient(ctx, total, {.hidden = h, .mean = m, .log_std = s}, {.dhidden = dhidden},
+                                    {.samples = N}, noise);
+        }))};
         auto const keep = [&](auto const& x) {
             for (float const v : taken_back(ctx, x)) all.push_back(v);
         };
@@ -167,7 +170,9 @@ template <auto C> void drafting(char const* what) {
         calm::vector_view<calm::token_id const, dyn, B> const next = given(ctx, labels, extents<dyn>(R * K));
         auto const dhidden = ctx.saved.template take<float>(extents<dyn, D>(R));
         std::vector<float> all{static_cast<float>(total_of(ctx, [&](auto const& total) {
-            model.loss_and_gradient(ctx, total, ae, next, h, m, s, dhidden, {.samples = N, .targets = 5}, 5, 1.0 / R);
+            model.loss_and_gradient(ctx, total,
+                                    {.hidden = h, .mean = m, .log_std = s, .labels = next, .autoencoder = &ae},
+                                    {.dhidden = dhidden, .scale = 1.0 / R}, {.samples = N, .targets = 5}, 5);
         }))};
         auto const keep = [&](auto const& x) {
             for (float const v : taken_back(ctx, x)) all.push_back(v);
@@ -177,7 +182,7 @@ template <auto C> void drafting(char const* what) {
         auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
         std::vector<calm::row_rng> const places{{{17, calm::stream::generation, 5}, 2},
                                                 {{18, calm::stream::generation, 6}, 0}};
-        model.sample(ctx, ae, z, rows(h, 0, 2), places, 0.7);
+        model.sample(ctx, z, {.hidden = rows(h, 0, 2), .autoencoder = &ae}, places, 0.7);
         keep(z);
         return all;
     });

@@ -342,7 +342,7 @@ BOOST_AUTO_TEST_CASE(a_patch_of_the_smallest_published_model_is_few_launches) {
     };
     index_t const read =
         dry_launches_of([&] { own.model.extend(ctx, std::span<token_id const>(patch), cache, std::span(&text, 1)); });
-    index_t const drawn = dry_launches_of([&] { own.model.generator.sample(ctx, z, hidden, place); });
+    index_t const drawn = dry_launches_of([&] { own.model.generator.sample(ctx, z, {.hidden = hidden}, place); });
     index_t const decoded = dry_launches_of([&] { own.model.ae_model.decode_tokens(ctx, tokens, z); });
     BOOST_TEST_MESSAGE(read << " launches to read, " << drawn << " to draw, " << decoded << " to decode");
     BOOST_TEST((read == 16 * 6 + 6 && drawn == 4 * 7 + 10 && decoded == 2 * 3 + 6));
@@ -470,8 +470,8 @@ BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
         matrix_view<float const, D, emulated> const hidden = rows_of(extents<D>());
         matrix_view<float const, L, emulated> const mean = rows_of(extents<L>()), log_std = rows_of(extents<L>());
         auto const dhidden = rows_of(extents<D>());
-        own.model.generator.loss_and_gradient(ctx, new_total(ctx), hidden, mean, log_std, dhidden,
-                                              {.samples = N, .targets = 32}, 0, 1.0);
+        own.model.generator.loss_and_gradient(ctx, new_total(ctx), {.hidden = hidden, .mean = mean, .log_std = log_std},
+                                              {.dhidden = dhidden}, {.samples = N, .targets = 32}, 0);
         return static_cast<double>(ctx.saved.peak() + ctx.workspace.peak());
     };
     double const a_sample = (taken(1000) - taken(500)) / (500 * N) / sizeof(float);

@@ -65,15 +65,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_whole_model_agrees_with_the_reference, variant
     energy_objective const objective{
         .samples = samples, .targets = f.size("num_target_samples"), .beta = f.real("beta")};
     auto const loss = total_of(ctx, [&](auto const& mean) {
-        model.loss_and_gradient_of(ctx, mean, model.prepare(ctx, tokens, patches),
-                                   [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dh) {
-                                       view<float const, extents<dyn, dyn, dyn>, backend> const targets(
-                                           eps.data(), extents<dyn, dyn, dyn>(objective.targets, positions, head::L));
-                                       model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean,
-                                                                         posterior.log_std, dh, objective,
-                                                                         in_rows<backend, head::S>(noise), targets,
-                                                                         1.0 / static_cast<double>(positions));
-                                   });
+        model.loss_and_gradient(
+            ctx, mean, model.prepare(ctx, tokens, patches), objective,
+            typename head::given_noise{in_rows<backend, head::S>(noise),
+                                       {{eps.data(), extents<dyn, dyn, dyn>(objective.targets, positions, head::L)}}});
     });
     BOOST_TEST(loss == f.scalar("out/loss"), boost::test_tools::tolerance(1e-5));
     check_gradients(parameters_of(model), f);

@@ -192,6 +192,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, t
     auto const hidden = draws<T, backend>(R * D, 1);
     auto const mean = draws<T, backend>(R * L, 2);
     auto const log_std = draws<T, backend>(R * L, 3, 0.3, -1);
+    typename head::inputs_type const in{.hidden = in_rows<backend, D>(hidden),
+                                        .mean = in_rows<backend, L>(mean),
+                                        .log_std = in_rows<backend, L>(log_std)};
 
     auto const train = [&](auto const& loss_of) {
         prepared<head, T, backend> p({}, 2);
@@ -207,8 +210,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, t
     };
     auto const got = train([&](auto& p, auto const& dhidden) {
         return total_of(p.ctx, [&](auto const& total) {
-            p.model.loss_and_gradient(p.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
-                                      in_rows<backend, L>(log_std), dhidden, o, first, 1.0);
+            p.model.loss_and_gradient(p.ctx, total, in, {.dhidden = dhidden}, o, first);
         });
     });
     auto const noise = placed<backend>(centred_uniforms<T>({17, stream::head_noise, 5}, first * N * S, R * N * S));
@@ -220,11 +222,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_trains_on_the_noise_of_its_positions, on, t
                     {17, stream::target, 5}, static_cast<std::uint64_t>(((first + r) * M + m) * L + l))));
     auto const there = placed<backend>(eps);
     auto const want = train([&](auto& p, auto const& dhidden) {
-        view<T const, extents<dyn, dyn, dyn>, backend> const targets(there.data(), extents<dyn, dyn, dyn>(M, R, L));
+        typename head::given_noise const given{in_rows<backend, S>(noise),
+                                               {{there.data(), extents<dyn, dyn, dyn>(M, R, L)}}};
         return total_of(p.ctx, [&](auto const& total) {
-            p.model.loss_and_gradient(p.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
-                                      in_rows<backend, L>(log_std), dhidden, o, in_rows<backend, S>(noise), targets,
-                                      1.0);
+            p.model.loss_and_gradient(p.ctx, total, in, {.dhidden = dhidden}, o, given);
         });
     });
     BOOST_TEST(near(got.loss, want.loss, 1e-5));
@@ -245,7 +246,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, t
         {{{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}}};
     for (double const scale : {1.0, 0.25}) {
         numbers<T, backend> z(static_cast<std::size_t>(R * N * L));
-        p.model.sample(p.ctx, out_rows<backend, L>(z), in_rows<backend, D>(hidden), places, scale);
+        p.model.sample(p.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(hidden)}, places, scale);
         std::vector<T> noise;
         for (auto const& place : places)
             for (T const u : centred_uniforms<T>(place.draws, place.first * S, N * S))

@@ -83,9 +83,7 @@ template <class Head> struct with {
 };
 using heads = boost::mpl::list<with<energy>, with<margin>, with<flow>, with<diffusion>, with<drafted>>;
 
-template <class With> constexpr bool drafting = requires {
-    decltype(With::value.head)::drafts;
-};
+template <class With> constexpr bool drafting = std::is_same_v<decltype(With::value.head), drafted>;
 
 // got = `others` plus the encoding of `drafts` drafts, which share some tokens.
 template <class C> void check_drafts(C const& c, double got, double others, double drafts) {

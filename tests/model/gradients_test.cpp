@@ -153,14 +153,9 @@ BOOST_AUTO_TEST_CASE(the_whole_language_model_by_central_differences) {
     auto const loss = [&] {
         arena_scope const saved(p.ctx.saved);
         return total_of(p.ctx, [&](auto const& mean) {
-            p.model.loss_and_gradient_of(
-                p.ctx, mean, p.model.prepare(p.ctx, tokens, P),
-                [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
-                    view<double const, extents<dyn, dyn, dyn>> const targets(eps.data(),
-                                                                             extents<dyn, dyn, dyn>(M, R, L));
-                    p.model.generator.loss_and_gradient(p.ctx, total, hidden, posterior.mean, posterior.log_std,
-                                                        dhidden, o, as_matrix<6>(noise), targets, 1.0 / R);
-                });
+            p.model.loss_and_gradient(p.ctx, mean, p.model.prepare(p.ctx, tokens, P), o,
+                                      small_model<double>::head_type::given_noise{
+                                          as_matrix<6>(noise), {{eps.data(), extents<dyn, dyn, dyn>(M, R, L)}}});
         });
     };
     loss();

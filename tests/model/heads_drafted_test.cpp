@@ -36,9 +36,21 @@ template <auto C, class T, class Backend = cpu> struct with_autoencoder {
     head_type head{V};
     autoencoder<C.autoencoder, space<Backend, T>> ae{V};
 
-    void sample(context<Backend>& ctx, matrix_view<T, L, Backend> const& z, matrix_view<T const, D, Backend> const& h,
+    using inputs_type = typename head_type::inputs_type;
+    using gradients_type = typename head_type::gradients_type;
+
+    void sample(context<Backend>& ctx, matrix_view<T, L, Backend> const& z, inputs_type const& in,
                 std::span<row_rng const> places, double scale) const {
-        head.sample(ctx, ae, z, h, places, scale);
+        head.sample(ctx, z, {.hidden = in.hidden, .autoencoder = &ae}, places, scale);
+    }
+    // The loss and gradients for the patches `labels` (R K); `noise` is that of head.loss_and_gradient.
+    template <class Noise>
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type in,
+                           row_ids<Backend> const& labels, gradients_type const& out, drafted_objective const& o,
+                           Noise const& noise) {
+        in.labels = labels;
+        in.autoencoder = &ae;
+        head.loss_and_gradient(ctx, total, in, out, o, noise);
     }
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("head", head, visitor);
@@ -78,6 +90,14 @@ std::vector<double> law_of_token(Prepared& p, std::vector<double> const& hidden,
     return distribution;
 }
 
+template <class Head, class Numbers>
+typename Head::inputs_type inputs_of(Numbers const& hidden, Numbers const& mean, Numbers const& log_std) {
+    using backend = typename Head::backend;
+    return {.hidden = in_rows<backend, D>(hidden),
+            .mean = in_rows<backend, L>(mean),
+            .log_std = in_rows<backend, L>(log_std)};
+}
+
 }  // namespace
 
 // With given noise and drafts; hidden states are differentiated too.
@@ -97,10 +117,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_of_the_drafted_head_by_central_differenc
     drafted_objective const o{.samples = N, .targets = M, .beta = 1, .draft_weight = 0.6};
     auto const loss = [&] {
         return 0.7 * total_of(p.ctx, [&](auto const& total) {
-                   p.model.head.loss_and_gradient(
-                       p.ctx, total, p.model.ae, seen(labels), in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
-                       in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), o, in_rows<cpu, S>(u),
-                       in_rows<cpu, L>(drafts), {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.7);
+                   p.model.loss_and_gradient(
+                       p.ctx, total, inputs_of<model_type>(hidden, mean, log_std), seen(labels),
+                       {.dhidden = out_rows<cpu, D>(dhidden), .scale = 0.7}, o,
+                       typename model_type::head_type::given_noise{in_rows<cpu, S>(u),
+                                                                   in_rows<cpu, L>(drafts),
+                                                                   {{eps.data(), extents<dyn, dyn, dyn>(M, R, L)}}});
                });
     };
     loss();
@@ -119,7 +141,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, test
     constexpr auto C = with_head(small_drafted, energy{.num_mlp_layers = 2, .noise_size = S});
     constexpr index_t R = 50, N = 4;
     prepared<drafted_on<on>, T, backend> p({}, 2, 0.3);
-    prepared<energy_head<C, space<backend, T>>, T, backend> plain({}, 2, 0.3);
+    using plain_type = energy_head<C, space<backend, T>>;
+    prepared<plain_type, T, backend> plain({}, 2, 0.3);
     auto& head = p.model.head;
     fill(p.ctx, head.gate.value, T{});
     auto const same = parameters<T>(head.network);
@@ -141,21 +164,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, test
                log_std = draws<T, backend>(R * L, 3, 0.3, -1);
     numbers<T, backend> dhidden(hidden.size()), want(hidden.size());
     double const loss = total_of(p.ctx, [&](auto const& total) {
-        head.loss_and_gradient(p.ctx, total, p.model.ae, in_vector<backend>(labels), in_rows<backend, D>(hidden),
-                               in_rows<backend, L>(mean), in_rows<backend, L>(log_std), out_rows<backend, D>(dhidden),
-                               {.samples = N, .targets = 7, .draft_weight = 0}, 3, 0.5);
+        p.model.loss_and_gradient(p.ctx, total, inputs_of<drafted_on<on>>(hidden, mean, log_std),
+                                  in_vector<backend>(labels), {.dhidden = out_rows<backend, D>(dhidden), .scale = 0.5},
+                                  {.samples = N, .targets = 7, .draft_weight = 0}, 3);
     });
     double const of_energy = total_of(plain.ctx, [&](auto const& total) {
-        plain.model.loss_and_gradient(plain.ctx, total, in_rows<backend, D>(hidden), in_rows<backend, L>(mean),
-                                      in_rows<backend, L>(log_std), out_rows<backend, D>(want),
-                                      {.samples = N, .targets = 7}, 3, 0.5);
+        plain.model.loss_and_gradient(plain.ctx, total, inputs_of<plain_type>(hidden, mean, log_std),
+                                      {.dhidden = out_rows<backend, D>(want), .scale = 0.5},
+                                      {.samples = N, .targets = 7}, 3);
     });
     BOOST_TEST(near(loss, of_energy, 1e-5));
     BOOST_TEST(close(copied(dhidden), copied(want), kind::gradient));
     std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
     numbers<T, backend> const of_two(hidden.begin(), hidden.begin() + 2 * D);
     numbers<T, backend> z(2 * N * L);
-    plain.model.sample(plain.ctx, out_rows<backend, L>(z), in_rows<backend, D>(of_two), places, 0.7);
+    plain.model.sample(plain.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(of_two)}, places, 0.7);
     BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(of_two), N, places, 0.7), copied(z), kind::output));
 }
 
@@ -167,9 +190,8 @@ BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
     auto const hidden = draws<double>(R * D, 1), mean = draws<double>(R * L, 2), log_std = draws<double>(R * L, 3);
     auto const loss = [&](double weight) {
         return total_of(p.ctx, [&](auto const& total) {
-            p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), in_rows<cpu, D>(hidden),
-                                           in_rows<cpu, L>(mean), in_rows<cpu, L>(log_std), {},
-                                           {.samples = N, .targets = 4, .draft_weight = weight}, 0, 1.0);
+            p.model.loss_and_gradient(p.ctx, total, inputs_of<checked<double>>(hidden, mean, log_std), seen(labels), {},
+                                      {.samples = N, .targets = 4, .draft_weight = weight}, 0);
         });
     };
     double want = 0;
@@ -346,17 +368,11 @@ BOOST_AUTO_TEST_CASE(the_drafted_head_trains_on_the_noise_of_its_positions) {
     auto const step = [&](int threads, parts const& of, bool dry_run = false, bool trains = true) {
         return step_of<checked<float>>(
             R, threads,
-            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                double sum = 0;
+            [&](auto& p, auto const& total, auto const& in, auto out) {
+                if (!trains) out = {};
                 for (auto const& [r, n] : of)
-                    sum += total_of(p.ctx, [&, r = r, n = n](auto const& total) {
-                        p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, rows(seen(labels), r * K, n * K),
-                                                       rows(h, r, n), rows(mean, r, n), rows(log_std, r, n),
-                                                       trains ? rows(dh, r, n)
-                                                              : matrix_view<float, D>(nullptr, extents<dyn, D>(0)),
-                                                       o, 7 + r, 0.5);
-                    });
-                return sum;
+                    p.model.loss_and_gradient(p.ctx, total, in.part(r, n), rows(seen(labels), r * K, n * K),
+                                              out.part(r, n), o, 7 + r);
             },
             dry_run);
     };
@@ -382,39 +398,37 @@ BOOST_AUTO_TEST_CASE(a_step_draws_the_numbers_of_its_keys) {
     auto const labels = some_tokens(R * K);
     drafted_objective const o{.samples = N, .targets = M};
     using model_type = checked<double>;
-    check_alike(
-        step_of<model_type>(R, 1,
-                            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                                return total_of(p.ctx, [&](auto const& total) {
-                                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), h, mean,
-                                                                   log_std, dh, o, first, 0.5);
-                                });
-                            }),
-        step_of<model_type>(R, 1, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-            key const noise = p.ctx.random(stream::head_noise), target = p.ctx.random(stream::target);
-            std::vector<double> u, of_drafts, eps(M * R * L);
-            for (std::uint64_t i = first * N; i < (first + R) * N; ++i) {
-                for (std::uint64_t s = 0; s < S; ++s) u.push_back(static_cast<double>(uniform(noise, i * S + s)) - 0.5);
-                for (std::uint64_t k = 0; k < K; ++k)
-                    of_drafts.push_back(static_cast<double>(uniform(substream_key(noise, 0), i * K + k)));
-            }
-            for (index_t m = 0; m < M; ++m)
-                for (index_t r = 0; r < R; ++r)
-                    for (index_t l = 0; l < L; ++l)
-                        eps[static_cast<std::size_t>((m * R + r) * L + l)] = normal<double>(
-                            target, drawn_targets{target, first}.element(r, M, m, L) + static_cast<std::uint64_t>(l));
-            std::vector<token_id> tokens(R * N * K);
-            auto const& head = p.model.head;
-            p.model.head.draft.draw(p.ctx, {tokens.data(), extents<dyn>(std::ssize(tokens))}, h,
-                                    head.draft_table.weight.read(), in_rows<cpu, K>(of_drafts));
-            auto const latents = copied(p.model.ae.posterior(p.ctx, seen(tokens)).mean);
-            p.ctx.saved.clear();
-            return total_of(p.ctx, [&](auto const& total) {
-                p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, seen(labels), h, mean, log_std, dh, o,
-                                               in_rows<cpu, S>(u), in_rows<cpu, L>(latents),
-                                               {eps.data(), extents<dyn, dyn, dyn>(M, R, L)}, 0.5);
-            });
-        }));
+    check_alike(step_of<model_type>(R, 1,
+                                    [&](auto& p, auto const& total, auto const& in, auto const& out) {
+                                        p.model.loss_and_gradient(p.ctx, total, in, seen(labels), out, o, first);
+                                    }),
+                step_of<model_type>(R, 1, [&](auto& p, auto const& total, auto const& in, auto const& out) {
+                    key const noise = p.ctx.random(stream::head_noise), target = p.ctx.random(stream::target);
+                    std::vector<double> u, of_drafts, eps(M * R * L);
+                    for (std::uint64_t i = first * N; i < (first + R) * N; ++i) {
+                        for (std::uint64_t s = 0; s < S; ++s)
+                            u.push_back(static_cast<double>(uniform(noise, i * S + s)) - 0.5);
+                        for (std::uint64_t k = 0; k < K; ++k)
+                            of_drafts.push_back(static_cast<double>(uniform(substream_key(noise, 0), i * K + k)));
+                    }
+                    for (index_t m = 0; m < M; ++m)
+                        for (index_t r = 0; r < R; ++r)
+                            for (index_t l = 0; l < L; ++l)
+                                eps[static_cast<std::size_t>((m * R + r) * L + l)] =
+                                    normal<double>(target, drawn_targets{target, first}.element(r, M, m, L) +
+                                                               static_cast<std::uint64_t>(l));
+                    std::vector<token_id> tokens(R * N * K);
+                    auto const& head = p.model.head;
+                    p.model.head.draft.draw(p.ctx, {tokens.data(), extents<dyn>(std::ssize(tokens))}, in.hidden,
+                                            head.draft_table.weight.read(), in_rows<cpu, K>(of_drafts));
+                    auto const latents = copied(p.model.ae.posterior(p.ctx, seen(tokens)).mean);
+                    p.ctx.saved.clear();
+                    p.model.loss_and_gradient(
+                        p.ctx, total, in, seen(labels), out, o,
+                        typename model_type::head_type::given_noise{in_rows<cpu, S>(u),
+                                                                    in_rows<cpu, L>(latents),
+                                                                    {{eps.data(), extents<dyn, dyn, dyn>(M, R, L)}}});
+                }));
 }
 
 // The devices agree on one step.
@@ -423,11 +437,8 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_train_as_the_cpu_does) {
     auto const on = [&]<class B>(B) {
         auto const labels = placed<B>(some_tokens(R * K));
         return step_of<with_autoencoder<small_drafted, float, B>>(
-            R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                return total_of(p.ctx, [&](auto const& total) {
-                    p.model.head.loss_and_gradient(p.ctx, total, p.model.ae, in_vector<B>(labels), h, mean, log_std, dh,
-                                                   {.samples = N, .targets = 6}, 7, 0.5);
-                });
+            R, 2, [&](auto& p, auto const& total, auto const& in, auto const& out) {
+                p.model.loss_and_gradient(p.ctx, total, in, in_vector<B>(labels), out, {.samples = N, .targets = 6}, 7);
             });
     };
     check_alike(on(emulated{}), on(cpu{}));

@@ -73,9 +73,11 @@ BOOST_AUTO_TEST_CASE(a_right_guess_pays_for_near_samples_alone) {
     BOOST_TEST((near_ones > 0 && near_ones < N));
     BOOST_TEST(total_of(p.ctx,
                         [&](auto const& total) {
-                            p.model.loss_and_gradient(p.ctx, total, in_rows<cpu, head::D>(hidden),
-                                                      in_rows<cpu, L>(guess), in_rows<cpu, L>(log_std), {},
-                                                      noise.seen(), 1.0);
+                            p.model.loss_and_gradient(p.ctx, total,
+                                                      {.hidden = in_rows<cpu, head::D>(hidden),
+                                                       .mean = in_rows<cpu, L>(guess),
+                                                       .log_std = in_rows<cpu, L>(log_std)},
+                                                      {}, {}, noise.seen());
                         }) == want,
                boost::test_tools::tolerance(1e-12));
 }

@@ -56,8 +56,8 @@ template <class T> struct trained_head {
     std::size_t saved = 0, workspace = 0;
 };
 
-// Calls loss(p, hidden, mean, log_std, dhidden) for a head with random parameters, at R positions with random hidden
-// states and posteriors.
+// Calls loss(p, total, in, out) for a head with random parameters, at R positions with random hidden states and
+// posteriors; the gradients are those of half the sum.
 template <class Head, class Loss>
 trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& loss, bool dry_run = false) {
     using T = typename Head::scalar;
@@ -73,8 +73,11 @@ trained_head<typename Head::scalar> step_of(index_t R, int threads, Loss const& 
     auto const log_std = draws<T, backend>(R * L, 3, 0.3, -1);
     trained_head<T> result;
     numbers<T, backend> dhidden(hidden.size(), T(777));  // must be overwritten
-    result.loss = loss(p, in_rows<backend, D>(hidden), in_rows<backend, L>(mean), in_rows<backend, L>(log_std),
-                       out_rows<backend, D>(dhidden));
+    typename Head::inputs_type const in{.hidden = in_rows<backend, D>(hidden),
+                                        .mean = in_rows<backend, L>(mean),
+                                        .log_std = in_rows<backend, L>(log_std)};
+    typename Head::gradients_type const out{.dhidden = out_rows<backend, D>(dhidden), .scale = 0.5};
+    result.loss = total_of(p.ctx, [&](auto const& total) { loss(p, total, in, out); });
     result.dhidden = copied(dhidden);
     for (auto const& q : p.params) result.gradients.push_back(copied(q.grad, q.size));
     BOOST_TEST(p.ctx.saved.used() == 0U);
@@ -98,36 +101,22 @@ template <class Head> void check_keyed_training(index_t R, index_t N) {
     using backend = typename Head::backend;
     constexpr index_t L = Head::L, first = 7;
     paired_objective const o{.samples = N};
-    auto const got =
-        step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-            return total_of(p.ctx, [&](auto const& total) {
-                p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh, o, first, 0.5);
-            });
-        });
+    auto const step = [&](auto const& loss) { return step_of<Head>(R, 2, loss); };
+    auto const got = step([&](auto& p, auto const& total, auto const& in, auto const& out) {
+        p.model.loss_and_gradient(p.ctx, total, in, out, o, first);
+    });
     BOOST_TEST(std::isfinite(got.loss));
-    check_alike(got,
-                step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                    return total_of(p.ctx, [&](auto const& total) {
-                        p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh,
-                                                  noise_of_a_step<T, L, backend>(p.ctx, R, N, first).seen(), 0.5);
-                    });
+    check_alike(got, step([&](auto& p, auto const& total, auto const& in, auto const& out) {
+                    p.model.loss_and_gradient(p.ctx, total, in, out, o,
+                                              noise_of_a_step<T, L, backend>(p.ctx, R, N, first).seen());
                 }));
-    check_alike(got,
-                step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                    double sum = 0;
+    check_alike(got, step([&](auto& p, auto const& total, auto const& in, auto const& out) {
                     for (auto const& [r, n] : {std::pair<index_t, index_t>{0, R / 3}, {R / 3, R - R / 3}})
-                        sum += total_of(p.ctx, [&, r = r, n = n](auto const& total) {
-                            p.model.loss_and_gradient(p.ctx, total, rows(h, r, n), rows(mean, r, n),
-                                                      rows(log_std, r, n), rows(dh, r, n), o, first + r, 0.5);
-                        });
-                    return sum;
+                        p.model.loss_and_gradient(p.ctx, total, in.part(r, n), out.part(r, n), o, first + r);
                 }));
-    auto const loss_alone =
-        step_of<Head>(R, 2, [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const&) {
-            return total_of(p.ctx, [&](auto const& total) {
-                p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, {}, o, first, 0.5);
-            });
-        });
+    auto const loss_alone = step([&](auto& p, auto const& total, auto const& in, auto const&) {
+        p.model.loss_and_gradient(p.ctx, total, in, {}, o, first);
+    });
     BOOST_TEST(loss_alone.loss == got.loss);
     for (auto const& g : loss_alone.gradients) BOOST_TEST(std::count(g.begin(), g.end(), T{}) == std::ssize(g));
 }
@@ -139,11 +128,8 @@ template <class Head> void check_step_laws(index_t R, index_t N) {
     auto const step = [&](int threads, bool dry_run) {
         return step_of<Head>(
             R, threads,
-            [&](auto& p, auto const& h, auto const& mean, auto const& log_std, auto const& dh) {
-                return total_of(p.ctx, [&](auto const& total) {
-                    p.model.loss_and_gradient(p.ctx, total, h, mean, log_std, dh, paired_objective{.samples = N}, 0,
-                                              1.0);
-                });
+            [&](auto& p, auto const& total, auto const& in, auto const& out) {
+                p.model.loss_and_gradient(p.ctx, total, in, out, paired_objective{.samples = N}, 0);
             },
             dry_run);
     };
@@ -173,8 +159,10 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
     std::vector<double> dhidden(hidden.size(), 777.0);             // must be overwritten
     for (auto& p : real.params) std::fill_n(p.grad, p.size, 1.0);  // must be added to
     double const loss = total_of(real.ctx, [&](auto const& total) {
-        real.model.loss_and_gradient(real.ctx, total, in_rows<cpu, D>(hidden), in_rows<cpu, L>(mean),
-                                     in_rows<cpu, L>(log_std), out_rows<cpu, D>(dhidden), noise.seen(), 0.7);
+        real.model.loss_and_gradient(
+            real.ctx, total,
+            {.hidden = in_rows<cpu, D>(hidden), .mean = in_rows<cpu, L>(mean), .log_std = in_rows<cpu, L>(log_std)},
+            {.dhidden = out_rows<cpu, D>(dhidden), .scale = 0.7}, {}, noise.seen());
     });
     for (auto& p : real.params)
         for (index_t i = 0; i < p.size; ++i) p.grad[i] -= 1.0;
@@ -207,22 +195,22 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
     auto const hidden = placed<backend>(f.floats("in/hidden"));
     auto const target = placed<backend>(f.floats("in/target"));
     numbers<float, backend> const log_std(target.size());
-    auto const h = in_rows<backend, D>(hidden);
-    auto const y = in_rows<backend, L>(target);
-    auto const spread = in_rows<backend, L>(log_std);
+    typename Head::inputs_type const in{.hidden = in_rows<backend, D>(hidden),
+                                        .mean = in_rows<backend, L>(target),
+                                        .log_std = in_rows<backend, L>(log_std)};
     auto const given = noise.seen();
 
     std::vector<double> losses;
-    for (index_t r = 0; r < h.extent(0); ++r)
+    for (index_t r = 0; r < in.hidden.extent(0); ++r)
         losses.push_back(total_of(ctx, [&](auto const& total) {
             model.loss_and_gradient(
-                ctx, total, rows(h, r, 1), rows(y, r, 1), rows(spread, r, 1), {},
-                {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}}, 1.0);
+                ctx, total, in.part(r, 1), {}, {},
+                {rows(given.targets, r, 1), rows(given.samples, r, 1), {given.times.data() + r, extents<dyn>(1)}});
         }));
     BOOST_TEST(close(losses, f.floats<double>("out/loss"), kind::output));
     numbers<float, backend> dhidden(hidden.size());
     total_of(ctx, [&](auto const& total) {
-        model.loss_and_gradient(ctx, total, h, y, spread, out_rows<backend, D>(dhidden), given, 1.0);
+        model.loss_and_gradient(ctx, total, in, {.dhidden = out_rows<backend, D>(dhidden)}, {}, given);
     });
     BOOST_TEST(close(copied(dhidden), f.floats("grad/hidden"), kind::gradient));
     check_gradients(parameters_of(model), f);
@@ -235,7 +223,7 @@ std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename 
     using backend = typename Head::backend;
     auto const hidden = placed<backend>(of);
     numbers<typename Head::scalar, backend> z(places.size() * static_cast<std::size_t>(N * Head::L));
-    p.model.sample(p.ctx, out_rows<backend, Head::L>(z), in_rows<backend, Head::D>(hidden), places, scale);
+    p.model.sample(p.ctx, out_rows<backend, Head::L>(z), {.hidden = in_rows<backend, Head::D>(hidden)}, places, scale);
     BOOST_TEST(p.ctx.saved.used() == 0U);
     BOOST_TEST(p.ctx.workspace.used() == 0U);
     return copied(z);

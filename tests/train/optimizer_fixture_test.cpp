@@ -95,22 +95,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(ten_steps_of_the_language_model_agree_with_the_ref
     index_t const sequences = f.shape("in/tokens")[1];
     index_t const patches = f.shape("in/tokens")[2] / C.autoencoder.patch_size;
     index_t const positions = sequences * (patches - 1);
-    energy_objective const objective{f.size("num_samples"), f.size("num_target_samples"), f.real("beta")};
+    energy_objective const objective{
+        .samples = f.size("num_samples"), .targets = f.size("num_target_samples"), .beta = f.real("beta")};
     ten_steps(ctx, model, f, [&](index_t i) {
         auto const t = part(tokens, i, steps);
         auto const u = placed<backend>(swap_leading(part(noise, i, steps), objective.samples, positions));
         auto const e = part<backend>(eps, i, steps);
-        view<float const, extents<dyn, dyn, dyn>, backend> const targets(
-            e.data(), extents<dyn, dyn, dyn>(objective.targets, positions, L));
+        typename std::decay_t<decltype(model)>::head_type::given_noise const given{
+            in_rows<backend, C.head.noise_size>(u),
+            {{e.data(), extents<dyn, dyn, dyn>(objective.targets, positions, L)}}};
         arena_scope const saved(ctx.saved);
         return total_of(ctx, [&](auto const& mean) {
-            model.loss_and_gradient_of(
-                ctx, mean, model.prepare(ctx, t, patches),
-                [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
-                    model.generator.loss_and_gradient(ctx, total, hidden, posterior.mean, posterior.log_std, dhidden,
-                                                      objective, in_rows<backend, C.head.noise_size>(u), targets,
-                                                      1.0 / static_cast<double>(positions));
-                });
+            model.loss_and_gradient(ctx, mean, model.prepare(ctx, t, patches), objective, given);
         });
     });
 }

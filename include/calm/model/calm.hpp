@@ -31,7 +31,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     using token_ids = row_ids<Backend>;                          // flat
     using hidden_view = matrix_view<T, D, Backend>;              // (R, D)
     using cache = typename backbone_type::cache;                 // for B sequences; its positions are patches
-    static_assert(head_network<head_type, head, autoencoder_type, Space, D, L>,
+    static_assert(head_network<head_type, C, Space>,
                   "calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit for its "
                   "objective and in this space, see calm::head_network");
 
@@ -41,7 +41,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // A model for V token ids, without memory until `allocate`.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
-        ae_model(vocabulary), transformer(vocabulary), generator(generator_of(vocabulary)) {}
+        ae_model(vocabulary), transformer(vocabulary), generator(vocabulary) {}
     [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: valid ids are 0 .. V - 1
 
     // Visits the trained parameters under their published names.
@@ -116,15 +116,22 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
 
     // Forward and backward of one micro-batch. The loss is the mean loss of the next patch over all R positions. Weight
     // times its gradient is added to the parameter gradients. docs/mathematics.md defines the loss of every head.
-    // `first` is the number of positions in earlier micro-batches of the step, which determines the noise. Does not
-    // wait for the device. Restores ctx.saved on return.
+    // `noise` is the number of positions in earlier micro-batches of the step, which determines the noise of the head,
+    // or that noise itself (energy_head::given_noise). Does not wait for the device. Restores ctx.saved on return.
+    template <class Noise = rng_counter>
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
-                           rng_counter first = 0, double weight = 1) {
-        loss_and_gradient_of(ctx, loss, b,
-                             [&](auto const& total, auto const& hidden, auto const& posterior, auto const& dhidden) {
-                                 auto const positions = static_cast<double>(hidden.extent(0));
-                                 head_loss(ctx, total, hidden, posterior, dhidden, o, first, weight / positions);
-                             });
+                           Noise const& noise = {}, double weight = 1) {
+        arena_scope const saved_scope(ctx.saved);
+        arena_scope const scope(ctx.workspace);
+        auto const next = ae_model.posterior(ctx, b.labels);
+        auto const s = transformer.forward(ctx, backbone_input(ctx, b.inputs), b.positions);
+        auto const dhidden = ctx.workspace.template take<T>(s.y.extents());
+        auto const total = new_total(ctx);
+        generator.loss_and_gradient(ctx, total, head_inputs_of(s.y, next),
+                                    {.dhidden = dhidden, .scale = weight / static_cast<double>(s.y.extent(0))}, o,
+                                    noise);
+        transformer.backward(ctx, s, dhidden);
+        put_mean(ctx, loss, total, s.y.extent(0));
     }
     // Returns the loss on the host, so it waits for the device.
     double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, rng_counter first = 0,
@@ -141,29 +148,13 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return loss_and_gradient(ctx, b, o, first, weight);
     }
 
-    // Forward and backward with a custom head loss (for example with given noise): head_losses(total, hidden,
-    // posterior, dhidden) adds the losses to total.
-    template <class HeadLoss>
-    void loss_and_gradient_of(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b,
-                              HeadLoss const& head_losses) {
-        arena_scope const saved_scope(ctx.saved);
-        arena_scope const scope(ctx.workspace);
-        auto const posterior = ae_model.posterior(ctx, b.labels);
-        auto const s = transformer.forward(ctx, backbone_input(ctx, b.inputs), b.positions);
-        auto const dhidden = ctx.workspace.template take<T>(s.y.extents());
-        auto const total = new_total(ctx);
-        head_losses(total, matrix_view<T const, D, Backend>(s.y), posterior, dhidden);
-        transformer.backward(ctx, s, dhidden);
-        put_mean(ctx, loss, total, s.y.extent(0));
-    }
-
     // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
     // Returned on the host, so it waits for the device.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
                     unique_ids<Backend> const& labels, objective const& o, rng_counter first) {
         arena_scope const saved_scope(ctx.saved);
-        auto const posterior = ae_model.posterior(ctx, labels);
-        return total_of(ctx, [&](auto const& total) { head_loss(ctx, total, hidden, posterior, {}, o, first, 1); });
+        auto const in = head_inputs_of(hidden, ae_model.posterior(ctx, labels));
+        return total_of(ctx, [&](auto const& total) { generator.loss_and_gradient(ctx, total, in, {}, o, first); });
     }
 
     // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
@@ -171,10 +162,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
                         matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> places,
                         double noise_scale = 1) const {
-        if constexpr (drafting_head<head>)
-            generator.sample(ctx, ae_model, z, hidden, places, noise_scale);
-        else
-            generator.sample(ctx, z, hidden, places, noise_scale);
+        generator.sample(ctx, z, {.hidden = hidden, .autoencoder = &ae_model}, places, noise_scale);
     }
     // Chunk size: the number of hidden states sampled together, which bounds memory.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
@@ -223,21 +211,10 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     }
 
 private:
-    static head_type generator_of(index_t vocabulary) {
-        if constexpr (drafting_head<head>)
-            return head_type(vocabulary);
-        else
-            return {};
-    }
-    // The head's loss for the patches with posterior `next`; see its loss_and_gradient.
-    void head_loss(context<Backend>& ctx, total_view<Backend> const& total,
-                   matrix_view<T const, D, Backend> const& hidden, typename autoencoder_type::encoded const& next,
-                   hidden_view const& dhidden, objective const& o, rng_counter first, double scale) {
-        if constexpr (drafting_head<head>)
-            generator.loss_and_gradient(ctx, total, ae_model, next.tokens.ids, hidden, next.mean, next.log_std, dhidden,
-                                        o, first, scale);
-        else
-            generator.loss_and_gradient(ctx, total, hidden, next.mean, next.log_std, dhidden, o, first, scale);
+    // What the head reads at hidden states (R, D) that the patches with posterior `next` follow.
+    head_inputs<C, Space> head_inputs_of(matrix_view<T const, D, Backend> const& hidden,
+                                         typename autoencoder_type::encoded const& next) const {
+        return {hidden, next.mean, next.log_std, next.tokens.ids, &ae_model};
     }
 };
 

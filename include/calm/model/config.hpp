@@ -19,13 +19,13 @@ struct energy;
 
 namespace detail {
 // A size of at least 1 that config.json must contain.
-constexpr number_field size_field(std::string_view key, std::string_view what, index_t most, bool published = true) {
-    return {.key = key,
-            .what = what,
-            .least = 1,
-            .most = static_cast<double>(most),
-            .required = true,
-            .published = published};
+constexpr number_field size_field(std::string_view key, std::string_view what, index_t most) {
+    return {.key = key, .what = what, .least = 1, .most = static_cast<double>(most), .required = true};
+}
+// The field without its place in a published config.json.
+constexpr number_field unpublished(number_field field) {
+    field.published = false;
+    return field;
 }
 }  // namespace detail
 
@@ -45,14 +45,14 @@ struct autoencoder_configuration {
     // Visits every size except vocab_size, in file order. `published` marks those in the config.json of a published
     // CALM.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        using detail::size_field;
+        using detail::size_field, detail::unpublished;
         visitor(size_field("patch_size", "K, tokens per patch", limits::patch_size), self.patch_size);
         visitor(size_field("latent_size", "L, latent", limits::width), self.latent_size);
-        visitor(size_field("hidden_size", "hidden", limits::width, false), self.hidden_size);
-        visitor(size_field("intermediate_size", "intermediate", limits::width, false), self.intermediate_size);
-        visitor(size_field("num_encoder_layers", "layers of the encoder", limits::layers, false),
+        visitor(unpublished(size_field("hidden_size", "hidden", limits::width)), self.hidden_size);
+        visitor(unpublished(size_field("intermediate_size", "intermediate", limits::width)), self.intermediate_size);
+        visitor(unpublished(size_field("num_encoder_layers", "layers of the encoder", limits::layers)),
                 self.num_encoder_layers);
-        visitor(size_field("num_decoder_layers", "layers of the decoder", limits::layers, false),
+        visitor(unpublished(size_field("num_decoder_layers", "layers of the decoder", limits::layers)),
                 self.num_decoder_layers);
     }
     friend constexpr bool operator==(autoencoder_configuration const&, autoencoder_configuration const&) = default;

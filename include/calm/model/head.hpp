@@ -95,13 +95,6 @@ concept stepwise_head = generative_head<Head> && std::default_initializable<type
     Head::sampling::visit_fields(sampling, visitor);
 };
 
-// A head that drafts tokens (heads/drafted.hpp). Its network is constructed from the vocabulary size. Its operations
-// read the frozen autoencoder, and its loss also reads the tokens of the next patches.
-template <class Head>
-concept drafting_head = generative_head<Head> && requires {
-    requires Head::drafts;
-};
-
 // A field with its value; integers are exact.
 struct field_value {
     number_field field;  // description

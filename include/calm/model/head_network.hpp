@@ -1,8 +1,9 @@
 #pragma once
-// The interface that calm_model requires of a head's network: loss, sampling, parameters.
+// The interface between calm_model and the network of a head: one bundle of inputs, one of gradients.
 
 #include <span>
 
+#include "calm/model/autoencoder.hpp"
 #include "calm/model/head.hpp"
 #include "calm/tensor/core/context.hpp"
 #include "calm/tensor/core/rng_counter.hpp"
@@ -12,22 +13,59 @@
 
 namespace calm {
 
+// What a head reads at R positions.
+template <model_configuration auto C, class Space = space<>> struct head_inputs {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    static constexpr index_t D = C.hidden_size;
+    static constexpr index_t K = C.autoencoder.patch_size;
+    static constexpr index_t L = C.autoencoder.latent_size;
+
+    matrix_view<T const, D, Backend> hidden{};  // (R, D), hidden states
+    // The patch after each position, for the loss; empty in `sample`.
+    matrix_view<T const, L, Backend> mean{};     // (R, L), mean of its posterior
+    matrix_view<T const, L, Backend> log_std{};  // (R, L), log of the posterior's standard deviation
+    row_ids<Backend> labels{};                   // (R K), its tokens
+    // Frozen; calm_model always gives it.
+    calm::autoencoder<C.autoencoder, Space> const* autoencoder = nullptr;
+
+    // Positions first .. first + n - 1, for the loss.
+    [[nodiscard]] head_inputs part(index_t first, index_t n) const {
+        return {rows(hidden, first, n), rows(mean, first, n), rows(log_std, first, n),
+                labels.size() == 0 ? labels : labels.part(first * K, n * K), autoencoder};
+    }
+};
+
+// Where a head writes the gradients of scale times the sum of its R losses.
+template <model_configuration auto C, class Space = space<>> struct head_gradients {
+    using T = typename Space::storage;
+    using Backend = typename Space::backend;
+    static constexpr index_t D = C.hidden_size;
+
+    matrix_view<T, D, Backend> dhidden{};  // (R, D), overwritten; empty: only the losses are computed
+    double scale = 1;
+
+    [[nodiscard]] bool wanted() const { return dhidden.data() != nullptr; }
+    // Positions first .. first + n - 1.
+    [[nodiscard]] head_gradients part(index_t first, index_t n) const {
+        return {wanted() ? rows(dhidden, first, n) : dhidden, scale};
+    }
+};
+
 namespace detail {
 
-// Operands of a head network, with hidden states of width D and latents of width L.
-template <class Space, index_t D, index_t L> struct head_operands {
-    using T = typename Space::storage;
+// Operands of a head's network.
+template <auto C, class Space> struct head_operands {
     using Backend = typename Space::backend;
     context<Backend>& ctx;
     total_view<Backend> const& total;
-    matrix_view<T const, D, Backend> const& hidden;
-    matrix_view<T const, L, Backend> const& posterior;  // posterior means, or log standard deviations
-    matrix_view<T, D, Backend> const& dhidden;
-    matrix_view<T, L, Backend> const& z;
-    row_ids<Backend> const& labels;
-    std::span<row_rng const> places;
+    head_inputs<C, Space> const& in;
+    head_gradients<C, Space> const& out;
+    typename decltype(C.head)::objective const& objective;
     rng_counter first;
-    double scale;
+    matrix_view<typename Space::storage, C.autoencoder.latent_size, Backend> const& z;
+    std::span<row_rng const> places;
+    double noise_scale;
 };
 
 struct any_visitor {
@@ -36,31 +74,22 @@ struct any_visitor {
 
 }  // namespace detail
 
-// The network of a Head in a Space, with hidden states of width D and latents of width L:
-//   loss_and_gradient(ctx, total, hidden, mean, log_std, dhidden, objective, first, scale)
-//                               adds the losses of R positions to total, and scale times their gradients
-//   sample(ctx, z, hidden, places, noise_scale)
-//                               draws N latents for each of R hidden states, with noise at its places
+// The network of the head of a configuration C in a Space:
+//   Network(vocabulary)         for V token ids, without memory until `allocate`
+//   loss_and_gradient(ctx, total, in, out, objective, first)
+//                               adds the losses of R positions to total, and their gradients to those of the
+//                               parameters; position r has index first + r in the step, which determines its noise
+//   sample(ctx, z, in, places, noise_scale)
+//                               z (R N, L): draws N latents for each of R hidden states, with noise at its places
 //   visit(visitor)              names its parameters, as a layer does
-// docs/extending.md has the details. The network of a drafting_head is constructed from the vocabulary size. Its
-// `sample` also takes the Autoencoder, after the context. Its `loss_and_gradient` takes the Autoencoder and the tokens
-// of the next patches, after the total.
-template <class Network, class Head, class Autoencoder, class Space, index_t D, index_t L>
-concept head_network = requires(Network& network, Network const& constant, Autoencoder const& ae,
-                                detail::head_operands<Space, D, L> const& x, typename Head::objective const& o,
-                                detail::any_visitor& visitor) {
+// docs/extending.md has the details.
+template <class Network, auto C, class Space>
+concept head_network = requires(Network& network, Network const& constant, index_t vocabulary,
+                                detail::head_operands<C, Space> const& x, detail::any_visitor& visitor) {
+    Network(vocabulary);
+    network.loss_and_gradient(x.ctx, x.total, x.in, x.out, x.objective, x.first);
+    constant.sample(x.ctx, x.z, x.in, x.places, x.noise_scale);
     network.visit(visitor);
-    requires drafting_head<Head> || requires {
-        Network{};
-        network.loss_and_gradient(x.ctx, x.total, x.hidden, x.posterior, x.posterior, x.dhidden, o, x.first, x.scale);
-        constant.sample(x.ctx, x.z, x.hidden, x.places, x.scale);
-    };
-    requires !drafting_head<Head> || requires(index_t vocabulary) {
-        Network(vocabulary);
-        network.loss_and_gradient(x.ctx, x.total, ae, x.labels, x.hidden, x.posterior, x.posterior, x.dhidden, o,
-                                  x.first, x.scale);
-        constant.sample(x.ctx, ae, x.z, x.hidden, x.places, x.scale);
-    };
 };
 
 }  // namespace calm

@@ -158,9 +158,7 @@ struct diffusion_sampling {
     }
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(
-            number_field{.key = "steps", .what = "steps per sample", .least = 1, .most = path_steps, .option = "steps"},
-            self.steps);
+        visitor(detail::steps_field, self.steps);
         visitor(number_field{.key = "start",
                              .what = "noisiest of the 1000 steps, where a sample starts; 999 as published",
                              .least = 0,
@@ -194,12 +192,9 @@ struct diffusion {
     // The head's network.
     template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
 
-    // FLOPs of the products. `drawn` is for a single sample; further samples share its modulation.
+    // FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
-        double const once = flops::adaln_sample(at.L, at.D, 2, num_mlp_layers);
-        return {.shared = flops::adaln_shared(at.D),
-                .trained = flops::adaln_trained(at.L, at.D, 2, num_mlp_layers),
-                .drawn = static_cast<double>(diffusion_sampling{}.count()) * once};
+        return flops::adaln(at, 2, num_mlp_layers, diffusion_sampling{}.count());
     }
     // Tensors of the network.
     void tensors(head_dimensions const& at, tensor_shapes& to) const {
@@ -207,32 +202,22 @@ struct diffusion {
     }
     // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(
-            number_field{
-                .key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
-            self.num_mlp_layers);
+        visitor(detail::size_field("num_mlp_layers", "blocks", limits::layers), self.num_mlp_layers);
     }
     friend constexpr bool operator==(diffusion const&, diffusion const&) = default;
 };
 
 // Draws N samples of the next latent for each of R hidden states, starting from noise; the loss takes one step per
 // sample. The network is initialised to zero: it predicts zero noise and a variance between the two bounds.
-template <model_configuration auto C, class Space = space<>> struct diffusion_head {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    using backend = Backend;
-    static constexpr index_t D = C.hidden_size;
-    static constexpr index_t L = C.autoencoder.latent_size;
+template <model_configuration auto C, class Space = space<>>
+struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
+    using base = paired_head<C, Space, diffusion_head>;
+    using base::D, base::L, base::base, base::loss_and_gradient;
+    using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
+        typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 2, depth, Space>::numbers_per_sample + 8 * L;
-    using objective = paired_objective;                      // N
-    using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
-    using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
-    using latents = matrix_view<T, L, Backend>;              // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;          // for R N samples
 
     adaln_network<L, D, 2, depth, Space> net;  // predicts noise and log variance
     diffusion_sampling sampling;               // settings of `sample`
@@ -240,12 +225,12 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
     // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from each row's places (R);
     // sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the substream
     // substream_key, times `scale`. Restores ctx.saved on return. Throws as denoise does.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
                 double scale = 1) const {
         arena_scope const of_places(ctx.workspace);
         auto const there = to_device(ctx, places);
         fill_normal(ctx, z, there);
-        denoise(ctx, z, hidden, scale, [&](index_t i, latents const& noise) {
+        denoise(ctx, z, in.hidden, scale, [&](index_t i, latents const& noise) {
             fill_normal(ctx, noise, there, rng_substream::step(static_cast<std::uint32_t>(i)));
         });
     }
@@ -277,23 +262,12 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         }
     }
 
-    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
-    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
-    // chunks of positions that fit into the cache, and restores ctx.saved on return.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, rng_counter first,
-                           double scale) {
-        train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
-    }
-
     // With given noise. Each sample's loss is the mean over L of (noise - guess)^2 plus the variational term in bits,
     // whose gradient reaches only the variance.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
+                           gradients_type const& out, objective const&, noise_type const& noise) {
         arena_scope const scope(ctx.saved);
-        auto const target = paired_targets(ctx, mean, log_std, noise.targets);
+        auto const target = this->targets(ctx, in, noise);
         auto const steps = ctx.saved.template take<std::int32_t>(extents<dyn>(noise.count()));
         auto const row_settings = ctx.saved.template take<detail::diffusion_row<T>>(extents<dyn>(noise.count()));
         auto const root_signal = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));
@@ -303,13 +277,13 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
         for_each(ctx, noise.count(),
                  detail::diffusion_rows<T>{row_settings.data(), root_signal.data(), root_noise.data(), steps.data()});
         evaluate(ctx, x, column(root_signal) * target + column(root_noise) * noise.samples);
-        auto const s = net.forward(ctx, x, steps, hidden);
+        auto const s = net.forward(ctx, x, steps, in.hidden);
         auto const& [guess, v] = s.y;
         auto const bits = ctx.saved.template take<T>(x.extents());
         for_each(ctx, x.size(),
                  detail::variational_bits<T>{bits.data(), v.data(), row_settings.data(), noise.samples.data(),
                                              guess.data(), target.data(), L});
-        double const weight = noise.weight(hidden.extent(0));
+        double const weight = noise.weight(in.hidden.extent(0));
         {
             arena_scope const of_sum(ctx.workspace);
             auto const both = new_total(ctx);
@@ -317,10 +291,10 @@ template <model_configuration auto C, class Space = space<>> struct diffusion_he
             add_sum(ctx, both, bits);
             add_total(ctx, total, both, weight);
         }
-        if (dhidden.data() != nullptr) {
-            differentiate_sum(ctx, square(wrt(guess, guess) - noise.samples), scale * weight);
-            evaluate(ctx, v, v * (scale * weight));
-            net.backward(ctx, s, s.y, dhidden);
+        if (out.wanted()) {
+            differentiate_sum(ctx, square(wrt(guess, guess) - noise.samples), out.scale * weight);
+            evaluate(ctx, v, v * (out.scale * weight));
+            net.backward(ctx, s, s.y, out.dhidden);
         }
     }
 

@@ -23,7 +23,9 @@ struct drafted_objective {
     double draft_weight = 1;  // weight of each token's cross-entropy relative to the energy score
 
     // The settings of the energy score.
-    [[nodiscard]] constexpr energy_objective energy() const { return {samples, targets, beta}; }
+    [[nodiscard]] constexpr energy_objective energy() const {
+        return {.samples = samples, .targets = targets, .beta = beta};
+    }
 
     // Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
@@ -36,6 +38,11 @@ struct drafted_objective {
                 self.draft_weight);
     }
 };
+
+// Throws errc::usage if the objective exceeds the limits.
+inline void require_allowed(drafted_objective const& o) {
+    require_allowed(o.energy());
+}
 
 template <model_configuration auto C, class Space> struct drafted_head;
 
@@ -50,12 +57,13 @@ struct drafted {
     static constexpr std::string_view architecture = "DraftedTransformer";  // in files
     static constexpr std::string_view type = "calm::drafted";               // C++ type name
     using objective = drafted_objective;                                    // N, M, beta, weight of the drafts
-    static constexpr bool drafts = true;                                    // reads the frozen autoencoder
     // The head's network.
     template <model_configuration auto C, class Space> using layer = drafted_head<C, Space>;
 
     // The energy head that maps noise and draft to a sample.
-    [[nodiscard]] constexpr calm::energy network(index_t L) const { return {num_mlp_layers, noise_size + L}; }
+    [[nodiscard]] constexpr calm::energy network(index_t L) const {
+        return {.num_mlp_layers = num_mlp_layers, .noise_size = noise_size + L};
+    }
 
     // FLOPs of the products. Forward-only parts, drafts and their latents, count as a third in training.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
@@ -114,20 +122,17 @@ template <class T> struct put_beside {
 // Draws N samples of the next latent for each of R hidden states: f(h, [u; x_0]) + g x_0, where x_0 is the posterior
 // mean of a drafted patch. The energy head f is initialised to zero and g to one, so at first each sample equals its
 // draft.
-template <model_configuration auto C, class Space = space<>> struct drafted_head {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    using backend = Backend;
-    static constexpr index_t D = C.hidden_size;
+template <model_configuration auto C, class Space = space<>>
+struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>> {
+    using base = detail::head_network_base<C, Space, drafted_head>;
+    using base::D, base::L, base::loss_and_gradient;
+    using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
+        typename base::objective, typename base::hidden_view, typename base::latents, typename base::const_latents;
     static constexpr index_t K = C.autoencoder.patch_size;
-    static constexpr index_t L = C.autoencoder.latent_size;
     static constexpr index_t S = C.head.noise_size;                          // noise elements per sample
     static constexpr bool has_table = C.head.own_table != 0;                 // whether the logit table is separate
     static constexpr index_t W = has_table ? D : C.autoencoder.hidden_size;  // width of the table's rows
     static constexpr double sharpest = 1e6;                                  // upper limit on the scaling of logits
-    using objective = drafted_objective;                                     // N, M, beta, draft weight
     // Elements of memory per sample, or per draft token if there are more of them, during training (saved and scratch).
     static constexpr index_t numbers_per_sample =
         energy_head<with_head(C, C.head.network(L)), Space>::numbers_per_sample +
@@ -135,10 +140,13 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     using autoencoder_type = autoencoder<C.autoencoder, Space>;                // frozen
     using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;  // softmaxes over tokens
     using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
-    using hidden_view = matrix_view<T const, D, Backend>;                      // (R, D)
-    using latents = matrix_view<T, L, Backend>;                                // (R N, L)
-    using const_latents = matrix_view<T const, L, Backend>;                    // (R, L) or (R N, L)
-    using token_ids = row_ids<Backend>;                                        // flat
+    // Noise of the loss; Targets are drawn_targets or given_targets.
+    template <class Targets> struct noise_type {
+        matrix_view<T const, S, Backend> samples;  // (R N, S), uniform in [-1/2, 1/2)
+        const_latents drafts;                      // (R N, L), the latents of the drafts
+        Targets targets;                           // of R positions
+    };
+    using given_noise = noise_type<given_targets<T, Backend>>;
 
     draft_type draft;                 // draws the draft tokens
     embedding<W, Space> draft_table;  // (V, W); no memory if the autoencoder's table is used
@@ -177,8 +185,8 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     // key uses elements i S .. for the noise u and, in a separate substream, elements i K .. for its draft.
     // `scale` is the square root of a temperature: it multiplies u, and its square divides the draft logits, up to the
     // factor `sharpest`. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, autoencoder_type const& ae, latents const& z, hidden_view const& hidden,
-                std::span<row_rng const> places, double scale = 1) const {
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+                double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const u = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         auto const draws = ctx.saved.template take<T>(extents<dyn, K>(z.extent(0)));
@@ -188,51 +196,37 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
         fill_uniform(ctx, draws, there, T{}, rng_substream::step(0));
         if (scale != 1) evaluate(ctx, u, u * scale);
         double const sharpness = std::min(1 / (scale * scale), sharpest);
-        copy(ctx, z, forward(ctx, hidden, u, drafted_latents(ctx, ae, hidden, draws, sharpness)).y);
+        copy(ctx, z, forward(ctx, in.hidden, u, drafted_latents(ctx, in, draws, sharpness)).y);
     }
 
-    // total += the losses of R positions, with keyed noise; position r has index first + r in the step. Each loss is
-    // the energy score's plus draft_weight times the cross-entropy of the K tokens of the next patch, `labels` (R K).
-    // Gradients of scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips
-    // them. Runs in chunks of positions that fit into the cache, and restores ctx.saved on return.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
-                           token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
-                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                           rng_counter first, double scale) {
-        require_allowed(o.energy());
+    // A position has N samples and K tokens.
+    static index_t rows_per_position(objective const& o) { return std::max(o.samples, K); }
+
+    noise_type<drawn_targets> draw_noise(context<Backend>& ctx, inputs_type const& in, objective const& o,
+                                         rng_counter first) const {
         key const noise_key = ctx.random(stream::head_noise);
-        key const target_key = ctx.random(stream::target);
-        index_t const N = o.samples;
-        index_t const chunk = positions_at_once<T>(ctx, std::max(N, K), numbers_per_sample);
-        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
-            arena_scope const scope(ctx.saved);
-            index_t const n = std::min(chunk, hidden.extent(0) - r0);
-            auto const number = (first + r0) * N;
-            auto const u = ctx.saved.template take<T>(extents<dyn, S>(n * N));
-            auto const draws = ctx.saved.template take<T>(extents<dyn, K>(n * N));
-            fill_uniform(ctx, u, noise_key, number * S, static_cast<T>(-0.5));
-            fill_uniform(ctx, draws, substream_key(noise_key, 0), number * K, T{});
-            auto const h = rows(hidden, r0, n);
-            auto const dh = dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n);
-            arena_scope const of_sum(ctx.workspace);
-            auto const both = new_total(ctx);
-            add_loss_of_samples(ctx, both, forward(ctx, h, u, drafted_latents(ctx, ae, h, draws)), rows(mean, r0, n),
-                                rows(log_std, r0, n), dh, o, drawn_targets{target_key, first + r0}, scale);
-            add_loss_of_drafts(ctx, both, ae, h, labels.part(r0 * K, n * K), dh, o.draft_weight, scale);
-            add_total(ctx, total, both);
-        }
+        index_t const count = in.hidden.extent(0) * o.samples;
+        auto const number = first * o.samples;
+        auto const u = ctx.saved.template take<T>(extents<dyn, S>(count));
+        auto const draws = ctx.saved.template take<T>(extents<dyn, K>(count));
+        fill_uniform(ctx, u, noise_key, number * S, static_cast<T>(-0.5));
+        fill_uniform(ctx, draws, substream_key(noise_key, 0), number * K, T{});
+        return {u, drafted_latents(ctx, in, draws), {ctx.random(stream::target), first}};
     }
 
-    // With given noise u (R N, S), draft latents (R N, L) and target noise eps (M, R, L).
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
-                           token_ids const& labels, hidden_view const& hidden, const_latents const& mean,
-                           const_latents const& log_std, matrix_view<T, D, Backend> const& dhidden, objective const& o,
-                           matrix_view<T const, S, Backend> const& u, const_latents const& drafts,
-                           view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+    // With given noise. Each loss is the energy score's plus draft_weight times the cross-entropy of the K tokens of
+    // the next patch.
+    template <class Targets>
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
+                           gradients_type const& out, objective const& o, noise_type<Targets> const& noise) {
         arena_scope const scope(ctx.saved);
-        add_loss_of_samples(ctx, total, forward(ctx, hidden, u, drafts), mean, log_std, dhidden, o,
-                            given_targets<T, Backend>{eps}, scale);
-        add_loss_of_drafts(ctx, total, ae, hidden, labels, dhidden, o.draft_weight, scale);
+        arena_scope const of_sum(ctx.workspace);
+        auto const both = new_total(ctx);
+        auto const s = forward(ctx, in.hidden, noise.samples, noise.drafts);
+        add_energy_loss(ctx, both, s.y, in, out, o.energy(), noise.targets,
+                        [&](const_latents const& dy) { backward(ctx, s, dy, out.dhidden); });
+        add_loss_of_drafts(ctx, both, in, out, o.draft_weight);
+        add_total(ctx, total, both);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -243,52 +237,46 @@ template <model_configuration auto C, class Space = space<>> struct drafted_head
     }
 
 private:
-    [[nodiscard]] matrix_view<typename Space::weights const, W, Backend> table(autoencoder_type const& ae) const {
+    static autoencoder_type const& frozen(inputs_type const& in) {
+        require(in.autoencoder != nullptr, errc::usage,
+                "calm::drafted_head: expected the frozen autoencoder in head_inputs, found none");
+        return *in.autoencoder;
+    }
+    [[nodiscard]] matrix_view<typename Space::weights const, W, Backend> table(inputs_type const& in) const {
         if constexpr (has_table)
             return draft_table.weight.read();
         else
-            return ae.embed_tokens.weight.read();
+            return frozen(in).embed_tokens.weight.read();
     }
 
     // Draws drafts for hidden states (R, D) and encodes them: latents (R N, L), in ctx.saved.
-    const_latents drafted_latents(context<Backend>& ctx, autoencoder_type const& ae, hidden_view const& hidden,
+    const_latents drafted_latents(context<Backend>& ctx, inputs_type const& in,
                                   matrix_view<T const, K, Backend> const& uniforms, double sharpness = 1) const {
         auto const z = ctx.saved.template take<T>(extents<dyn, L>(uniforms.extent(0)));
         arena_scope const scope(ctx.saved);
         auto const tokens = ctx.saved.template take<token_id>(extents<dyn>(uniforms.size()));
-        draft.draw(ctx, tokens, hidden, table(ae), uniforms, sharpness);
-        copy(ctx, z, ae.posterior(ctx, row_ids<Backend>::validated(tokens, table(ae).extent(0))).mean);
+        draft.draw(ctx, tokens, in.hidden, table(in), uniforms, sharpness);
+        copy(ctx, z, frozen(in).posterior(ctx, row_ids<Backend>::validated(tokens, table(in).extent(0))).mean);
         return z;
     }
 
-    template <class Targets>
-    void add_loss_of_samples(context<Backend>& ctx, total_view<Backend> const& total, saved_activations const& s,
-                             const_latents const& mean, const_latents const& log_std,
-                             matrix_view<T, D, Backend> const& dhidden, objective const& o, Targets const& targets,
-                             double scale) {
-        add_energy_loss(ctx, total, s.y, mean, log_std, o.energy(), targets, dhidden.data() != nullptr, scale,
-                        [&](const_latents const& dy) { backward(ctx, s, dy, dhidden); });
-    }
-
-    // Adds to dhidden (R, D) unless it is empty.
-    void add_loss_of_drafts(context<Backend>& ctx, total_view<Backend> const& total, autoencoder_type const& ae,
-                            hidden_view const& hidden, token_ids const& labels,
-                            matrix_view<T, D, Backend> const& dhidden, double weight, double scale) {
+    // Adds to out.dhidden (R, D), if gradients are wanted.
+    void add_loss_of_drafts(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
+                            gradients_type const& out, double weight) {
         arena_scope const scope(ctx.workspace);
-        auto const x = draft.forward(ctx, hidden, labels);
-        bool const differentiates = dhidden.data() != nullptr;
-        auto const losses = ctx.workspace.template take<T>(extents<dyn>(labels.size()));
+        auto const x = draft.forward(ctx, in.hidden, in.labels);
+        auto const losses = ctx.workspace.template take<T>(extents<dyn>(in.labels.size()));
         matrix_view<T, W, Backend> dx(nullptr, x.y.extents());
         matrix_view<T, W, Backend> dtable(nullptr, extents<dyn, W>(0));
-        if (differentiates) {
+        if (out.wanted()) {
             dx = ctx.workspace.template take<T>(dx.extents());
             if constexpr (has_table) dtable = draft_table.weight.gradient();
         }
-        cross_entropy(ctx, losses, dx, dtable, x.y, table(ae), labels, scale * weight);
-        if (differentiates) {
-            auto const dh = ctx.workspace.template take<T>(dhidden.extents());
+        cross_entropy(ctx, losses, dx, dtable, x.y, table(in), in.labels, out.scale * weight);
+        if (out.wanted()) {
+            auto const dh = ctx.workspace.template take<T>(out.dhidden.extents());
             draft.backward(ctx, x, dx, dh);
-            evaluate(ctx, dhidden, dhidden + dh);
+            evaluate(ctx, out.dhidden, out.dhidden + dh);
         }
         add_sum(ctx, total, losses, weight);
     }

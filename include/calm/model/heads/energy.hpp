@@ -10,7 +10,7 @@
 
 #include "calm/loss/energy_score.hpp"
 #include "calm/model/config.hpp"
-#include "calm/model/detail/heads/at_once.hpp"
+#include "calm/model/detail/heads/network_base.hpp"
 #include "calm/model/detail/limits.hpp"
 #include "calm/model/detail/tensor_shapes.hpp"
 #include "calm/model/flops.hpp"
@@ -168,21 +168,22 @@ inline void require_allowed(energy_objective const& o) {
             " targets per position, found ", o.samples, " and ", o.targets);
 }
 
-// total += the losses of R positions: the negative energy scores of samples y (R N, L) against posteriors (R, L). If
-// `differentiates`, calls backward(dy) with the gradient of scale * sum.
-template <class T, index_t L, class Backend, class Targets, class Back>
-void add_energy_loss(context<Backend>& ctx, total_view<Backend> const& total, matrix_view<T, L, Backend> const& y,
-                     matrix_view<T const, L, Backend> const& mean, matrix_view<T const, L, Backend> const& log_std,
-                     energy_objective const& o, Targets const& targets, bool differentiates, double scale,
-                     Back const& backward) {
+// total += the losses of R positions: the negative energy scores of samples y (R N, L) against their posteriors. If
+// gradients are wanted, calls backward(dy) with the gradient of out.scale times the sum.
+template <auto C, class Space, class Y, class Targets, class Back>
+void add_energy_loss(context<typename Space::backend>& ctx, total_view<typename Space::backend> const& total,
+                     Y const& y, head_inputs<C, Space> const& in, head_gradients<C, Space> const& out,
+                     energy_objective const& o, Targets const& targets, Back const& backward) {
+    using T = typename Space::storage;
+    constexpr index_t L = C.autoencoder.latent_size;
     arena_scope const scope(ctx.workspace);
-    index_t const positions = mean.extent(0);
+    index_t const positions = in.mean.extent(0);
     extents<dyn, dyn, dyn> const shape(positions, o.samples, L);
     auto const score = ctx.workspace.template take<T>(extents<dyn>(positions));
-    view<T, extents<dyn, dyn, dyn>, Backend> dy(nullptr, shape);
-    if (differentiates) dy = ctx.workspace.template take<T>(shape);
-    energy_score(ctx, score, dy, reshape(y, shape), mean, log_std, targets, o.beta, o.targets, scale);
-    if (differentiates) backward(reshape(dy, extents<dyn, L>(positions * o.samples)));
+    view<T, extents<dyn, dyn, dyn>, typename Space::backend> dy(nullptr, shape);
+    if (out.wanted()) dy = ctx.workspace.template take<T>(shape);
+    energy_score(ctx, score, dy, reshape(y, shape), in.mean, in.log_std, targets, o.beta, o.targets, out.scale);
+    if (out.wanted()) backward(reshape(dy, extents<dyn, L>(positions * o.samples)));
     add_sum(ctx, total, score, -1);
 }
 
@@ -227,10 +228,7 @@ struct energy {
     }
     // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
-        visitor(
-            number_field{
-                .key = "num_mlp_layers", .what = "blocks", .least = 1, .most = limits::layers, .required = true},
-            self.num_mlp_layers);
+        visitor(detail::size_field("num_mlp_layers", "blocks", limits::layers), self.num_mlp_layers);
         visitor(number_field{.key = "noise_size", .what = "noise", .least = 1, .most = limits::width}, self.noise_size);
     }
     friend constexpr bool operator==(energy const&, energy const&) = default;
@@ -238,22 +236,23 @@ struct energy {
 
 // Draws N samples of the next latent for each of R hidden states in one pass, and scores them against the posterior.
 // The last linear layer is initialised to zero, so all samples are equal at first.
-template <model_configuration auto C, class Space = space<>> struct energy_head {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    using backend = Backend;
-    static constexpr index_t D = C.hidden_size;
-    static constexpr index_t L = C.autoencoder.latent_size;
+template <model_configuration auto C, class Space = space<>>
+struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> {
+    using base = detail::head_network_base<C, Space, energy_head>;
+    using base::D, base::L, base::loss_and_gradient;
+    using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
+        typename base::objective, typename base::hidden_view, typename base::latents, typename base::const_latents;
     static constexpr index_t S = C.head.noise_size;                                        // noise elements per sample
     static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
     // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = (9 * C.head.num_mlp_layers + 12) * D + S + 4 * L;
-    using objective = energy_objective;                                              // N, M and beta
-    using hidden_view = matrix_view<T const, D, Backend>;                            // (R, D)
-    using noise_view = matrix_view<T const, S, Backend>;                             // (R N, S)
-    using latents = matrix_view<T, L, Backend>;                                      // (R N, L)
+    using noise_view = matrix_view<T const, S, Backend>;  // (R N, S)
+    // Noise of the loss; Targets are drawn_targets or given_targets.
+    template <class Targets> struct noise_type {
+        noise_view samples;  // (R N, S), uniform in [-1/2, 1/2)
+        Targets targets;     // of R positions
+    };
+    using given_noise = noise_type<given_targets<T, Backend>>;
     using norm_type = layer_norm_layer<D, Space>;                                    // on rows of width D
     using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // likewise
 
@@ -271,6 +270,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     final_layer_type final_layer;                              // initialised to give zero samples
 
     // Without memory until `allocate`.
+    explicit energy_head(index_t) : energy_head() {}
     energy_head() { final_layer.template child<"linears">().template layer<2>().weight.starts = role::output; }
 
     struct saved_activations {
@@ -295,7 +295,7 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
     }
 
     // Backward for dy (R N, L): overwrites dhidden (R, D). Parameter gradients accumulate. Consumes s.
-    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, L, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, const_latents const& dy,
                   matrix_view<T, D, Backend> const& dhidden) {
         arena_scope const scope(ctx.workspace);
         auto const da = ctx.workspace.template take<T>(extents<dyn, D>(dy.extent(0)));
@@ -313,47 +313,31 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
 
     // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
     // `scale`; sample i of a key uses its elements i S .. i S + S - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         arena_scope const of_places(ctx.workspace);
         fill_uniform(ctx, noise, to_device(ctx, places), static_cast<T>(-0.5));
         if (scale != 1) evaluate(ctx, noise, noise * scale);
-        copy(ctx, z, forward(ctx, hidden, noise).y);
+        copy(ctx, z, forward(ctx, in.hidden, noise).y);
     }
 
-    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
-    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
-    // chunks of positions that fit into the cache, and restores ctx.saved on return.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           matrix_view<T const, L, Backend> const& mean,
-                           matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                           objective const& o, rng_counter first, double scale) {
-        require_allowed(o);
-        key const noise_key = ctx.random(stream::head_noise);
-        key const target_key = ctx.random(stream::target);
-        index_t const chunk = positions_at_once<T>(ctx, o.samples, numbers_per_sample);
-        for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
-            arena_scope const scope(ctx.saved);
-            index_t const n = std::min(chunk, hidden.extent(0) - r0);
-            auto const noise = draw_noise(ctx, n * o.samples, noise_key, (first + r0) * o.samples);
-            auto const s = forward(ctx, rows(hidden, r0, n), noise);
-            score_and_backward(ctx, total, s, rows(mean, r0, n), rows(log_std, r0, n),
-                               dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n), o,
-                               drawn_targets{target_key, first + r0}, scale);
-        }
+    noise_type<drawn_targets> draw_noise(context<Backend>& ctx, inputs_type const& in, objective const& o,
+                                         rng_counter first) const {
+        auto const noise = ctx.saved.template take<T>(extents<dyn, S>(in.hidden.extent(0) * o.samples));
+        fill_uniform(ctx, noise, ctx.random(stream::head_noise), first * o.samples * S, static_cast<T>(-0.5));
+        return {noise, {ctx.random(stream::target), first}};
     }
 
-    // With given noise (R N, S) and target noise eps (M, R, L).
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           matrix_view<T const, L, Backend> const& mean,
-                           matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                           objective const& o, noise_view const& noise,
-                           view<T const, extents<dyn, dyn, dyn>, Backend> const& eps, double scale) {
+    // With given noise.
+    template <class Targets>
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
+                           gradients_type const& out, objective const& o, noise_type<Targets> const& noise) {
         arena_scope const scope(ctx.saved);
-        score_and_backward(ctx, total, forward(ctx, hidden, noise), mean, log_std, dhidden, o,
-                           given_targets<T, Backend>{eps}, scale);
+        auto const s = forward(ctx, in.hidden, noise.samples);
+        add_energy_loss(ctx, total, s.y, in, out, o, noise.targets,
+                        [&](const_latents const& dy) { backward(ctx, s, dy, out.dhidden); });
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -363,22 +347,6 @@ template <model_configuration auto C, class Space = space<>> struct energy_head 
         visit_as("norm_noise", norm_noise, visitor);
         visit_as("mlp_blocks", mlp_blocks, visitor);
         visit_as("final_layer", final_layer, visitor);
-    }
-
-private:
-    noise_view draw_noise(context<Backend>& ctx, index_t count, key draws, rng_counter first) const {
-        auto const noise = ctx.saved.template take<T>(extents<dyn, S>(count));
-        fill_uniform(ctx, noise, draws, first * S, static_cast<T>(-0.5));
-        return noise;
-    }
-
-    template <class Targets>
-    void score_and_backward(context<Backend>& ctx, total_view<Backend> const& total, saved_activations const& s,
-                            matrix_view<T const, L, Backend> const& mean,
-                            matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                            objective const& o, Targets const& targets, double scale) {
-        add_energy_loss(ctx, total, s.y, mean, log_std, o, targets, dhidden.data() != nullptr, scale,
-                        [&](matrix_view<T const, L, Backend> const& dy) { backward(ctx, s, dy, dhidden); });
     }
 };
 

@@ -43,24 +43,17 @@ struct margin {
 
 // Draws N samples of the next latent for each of R hidden states, normal around a guess. The loss asks for targets
 // closer to the guess than samples are.
-template <model_configuration auto C, class Space = space<>> struct margin_head {
-    using space_type = Space;
-    using T = typename Space::storage;
-    using Backend = typename Space::backend;
-    using scalar = T;
-    using backend = Backend;
-    static constexpr index_t D = C.hidden_size;
-    static constexpr index_t L = C.autoencoder.latent_size;
+template <model_configuration auto C, class Space = space<>>
+struct margin_head : paired_head<C, Space, margin_head<C, Space>> {
+    using base = paired_head<C, Space, margin_head>;
+    using base::D, base::L, base::base, base::loss_and_gradient;
+    using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
+        typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;
     // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = 12 * L + 8 * D;
-    static constexpr double spread = 1;                      // s, standard deviation of samples around the guess
-    static constexpr double ahead = 1;                       // margin between squared distances of target and sample
-    static constexpr double pull = 0.1;                      // weight of the guess's mean squared error
-    using objective = paired_objective;                      // N
-    using hidden_view = matrix_view<T const, D, Backend>;    // (R, D)
-    using const_latents = matrix_view<T const, L, Backend>;  // (R, L) or (R N, L)
-    using latents = matrix_view<T, L, Backend>;              // (R N, L)
-    using noise_type = paired_noise<T, L, Backend>;          // for R N samples
+    static constexpr double spread = 1;  // s, standard deviation of samples around the guess
+    static constexpr double ahead = 1;   // margin between squared distances of target and sample
+    static constexpr double pull = 0.1;  // weight of the guess's mean squared error
 
     sequential<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
                linear<D, L, with_bias::yes, Space>>
@@ -68,35 +61,24 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
 
     // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from each
     // row's places (R); sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, hidden_view const& hidden, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const f = ctx.saved.template take<T>(z.extents());  // (R N, L)
-        repeat_interleave(ctx, f, linears.forward(ctx, hidden).y);
+        repeat_interleave(ctx, f, linears.forward(ctx, in.hidden).y);
         arena_scope const of_places(ctx.workspace);
         fill_normal(ctx, z, to_device(ctx, places));
         evaluate(ctx, z, f + z * (spread * scale));
     }
 
-    // total += the losses of R positions with keyed noise; position r has index first + r in the step. Gradients of
-    // scale * sum: dhidden (R, D) is overwritten, parameter gradients accumulate; an empty dhidden skips them. Runs in
-    // chunks of positions that fit into the cache, and restores ctx.saved on return.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, objective const& o, rng_counter first,
-                           double scale) {
-        train_paired(ctx, total, *this, hidden, mean, log_std, dhidden, o, first, scale);
-    }
-
     // With given noise. The sample x = f + spread * noise is held constant. With target y its loss is
     // max(0, |f - y|^2 - |f - x|^2 + ahead) + pull * mean over L of (f - y)^2.
-    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, hidden_view const& hidden,
-                           const_latents const& mean, const_latents const& log_std,
-                           matrix_view<T, D, Backend> const& dhidden, noise_type const& noise, double scale) {
+    void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
+                           gradients_type const& out, objective const&, noise_type const& noise) {
         arena_scope const scope(ctx.saved);
         auto const take = [&] { return ctx.saved.template take<T>(noise.samples.extents()); };
-        auto const y = paired_targets(ctx, mean, log_std, noise.targets);
-        auto const s = linears.forward(ctx, hidden);
+        auto const y = this->targets(ctx, in, noise);
+        auto const s = linears.forward(ctx, in.hidden);
         auto const f = take();
         auto const x = take();
         auto const nearer = take();
@@ -106,7 +88,7 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
         auto const elements = reshape(nearer, extents<dyn, 1>(nearer.size()));          // (R N L, 1)
         auto const apart = ctx.saved.template take<T>(extents<dyn, 1>(noise.count()));  // (R N, 1)
         segment_sum(ctx, apart, elements);
-        double const of_element = noise.weight(hidden.extent(0));
+        double const of_element = noise.weight(in.hidden.extent(0));
         double const of_sample = of_element * static_cast<double>(L);
         {
             arena_scope const of_sum(ctx.workspace);
@@ -115,15 +97,15 @@ template <model_configuration auto C, class Space = space<>> struct margin_head 
             add_sum(ctx, both, square(f - y), of_element * pull);
             add_total(ctx, total, both);
         }
-        if (dhidden.data() != nullptr) {
-            differentiate_sum(ctx, maximum(0.0, wrt(apart, apart) + ahead), scale * of_sample);
+        if (out.wanted()) {
+            differentiate_sum(ctx, maximum(0.0, wrt(apart, apart) + ahead), out.scale * of_sample);
             repeat_interleave(ctx, elements, apart);  // weight of every difference of squares
             auto const df = take();
             differentiate(ctx, square(wrt(f, df) - y) - square(accumulate(f, df) - x), nearer);
-            differentiate_sum(ctx, square(accumulate(f, df) - y), scale * of_element * pull);
+            differentiate_sum(ctx, square(accumulate(f, df) - y), out.scale * of_element * pull);
             auto const dguess = ctx.saved.template take<T>(s.y.extents());  // (R, L)
             segment_sum(ctx, dguess, df);
-            linears.backward(ctx, s, dguess, dhidden);
+            linears.backward(ctx, s, dguess, out.dhidden);
         }
     }
 

@@ -28,6 +28,10 @@ CALM_HD constexpr std::int32_t path_step(float time) {
 
 namespace detail {
 
+// The steps that a sample takes.
+inline constexpr number_field steps_field{
+    .key = "steps", .what = "steps per sample", .least = 1, .most = path_steps, .option = "steps"};
+
 // steps (n) of times (n); index i handles one element.
 template <class T> struct path_steps_of {
     std::int32_t* steps;
@@ -353,18 +357,15 @@ inline void add_adaln_tensors(tensor_shapes& to, head_dimensions const& at, inde
 }  // namespace detail
 
 namespace flops {
-// FLOPs of an adaln_network that depend only on the hidden state.
-constexpr double adaln_shared(index_t D) {
-    return product(1, D, D);
-}
-// FLOPs per sample and step.
-constexpr double adaln_sample(index_t L, index_t D, index_t parts, index_t depth) {
-    return product(1, 2 * detail::frequencies, D) + product(1, D, D) + product(1, L, D) + product(5 * depth + 2, D, D) +
-           product(1, D, parts * L);
-}
-// FLOPs per sample in training: a third of forward plus backward. Times and states get no gradients.
-constexpr double adaln_trained(index_t L, index_t D, index_t parts, index_t depth) {
-    return adaln_sample(L, D, parts, depth) - (product(1, 2 * detail::frequencies, D) + product(1, L, D)) / 3;
+// FLOPs of a head with an adaln_network that runs `evaluations` times per sample. Times and states get no gradients.
+// `drawn` is for a single sample; further samples share its modulation.
+constexpr head_flops adaln(head_dimensions const& at, index_t parts, index_t depth, index_t evaluations) {
+    double const time = product(1, 2 * detail::frequencies, at.D), state = product(1, at.L, at.D);
+    double const sample =
+        time + product(1, at.D, at.D) + state + product(5 * depth + 2, at.D, at.D) + product(1, at.D, parts * at.L);
+    return {.shared = product(1, at.D, at.D),
+            .trained = sample - (time + state) / 3,
+            .drawn = static_cast<double>(evaluations) * sample};
 }
 }  // namespace flops
 

@@ -1,12 +1,11 @@
 #pragma once
-// Losses with one target per sample (flow matching, diffusion, margin): their noise and the training loop. Sizes: R
+// Losses with one target per sample (flow matching, diffusion, margin): their settings, noise and targets. Sizes: R
 // positions, N samples per position; sample n of position r is row r N + n.
 
 #include <algorithm>
 
-#include "calm/model/detail/heads/at_once.hpp"
+#include "calm/model/detail/heads/network_base.hpp"
 #include "calm/model/detail/limits.hpp"
-#include "calm/model/head.hpp"
 #include "calm/tensor/expr/expr.hpp"
 #include "calm/tensor/ops/fill.hpp"
 #include "calm/tensor/ops/repeat.hpp"
@@ -42,51 +41,45 @@ template <class T, index_t L, class Backend = cpu> struct paired_noise {
     }
 };
 
-// Draws the noise of `positions` positions with N samples each, starting at position `first` of the step. Result in
-// ctx.saved. The targets' eps use the same random stream as the energy score.
-template <class T, index_t L, class Backend>
-paired_noise<T, L, Backend> draw_paired_noise(context<Backend>& ctx, index_t positions, index_t N, rng_counter first) {
-    auto const targets = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
-    auto const samples = ctx.saved.template take<T>(extents<dyn, L>(positions * N));
-    auto const times = ctx.saved.template take<T>(extents<dyn>(positions * N));
-    fill_normal(ctx, targets, ctx.random(stream::target), first * N * L);
-    fill_normal(ctx, samples, ctx.random(stream::head_noise), first * N * L);
-    fill_uniform(ctx, times, ctx.random(stream::head_time), first * N);
-    return {targets, samples, times};
-}
-
-// The targets (R N, L) = mean + exp(log_std) eps, N for each of the posteriors (R, L). Result in ctx.saved.
-template <class T, index_t L, class Backend>
-matrix_view<T, L, Backend> paired_targets(context<Backend>& ctx, matrix_view<T const, L, Backend> const& mean,
-                                          matrix_view<T const, L, Backend> const& log_std,
-                                          matrix_view<T const, L, Backend> const& eps) {
-    auto const y = ctx.saved.template take<T>(eps.extents());
-    arena_scope const scope(ctx.workspace);
-    auto const spread = ctx.workspace.template take<T>(eps.extents());  // (R N, L)
-    repeat_interleave(ctx, y, mean);
-    repeat_interleave(ctx, spread, log_std);
-    evaluate(ctx, y, y + exp(spread) * eps);
-    return y;
-}
-
-// total += the losses of R positions, by head.loss_and_gradient with keyed noise; position r has index first + r in the
-// step. Runs in chunks of positions that fit into the cache, and restores ctx.saved on return. Throws errc::usage if
-// the number of samples is out of range.
-template <class Head, class T, index_t L, index_t D, class Backend>
-void train_paired(context<Backend>& ctx, total_view<Backend> const& total, Head& head,
-                  matrix_view<T const, D, Backend> const& hidden, matrix_view<T const, L, Backend> const& mean,
-                  matrix_view<T const, L, Backend> const& log_std, matrix_view<T, D, Backend> const& dhidden,
-                  paired_objective const& o, rng_counter first, double scale) {
-    require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::train_paired: expected 1 to ",
+// Throws errc::usage if the number of samples is out of range.
+inline void require_allowed(paired_objective const& o) {
+    require(o.samples >= 1 && o.samples <= limits::samples, errc::usage, "calm::paired_objective: expected 1 to ",
             limits::samples, " samples per position, found ", o.samples);
-    index_t const chunk = positions_at_once<T>(ctx, o.samples, Head::numbers_per_sample);
-    for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
-        arena_scope const scope(ctx.saved);
-        index_t const n = std::min(chunk, hidden.extent(0) - r0);
-        head.loss_and_gradient(ctx, total, rows(hidden, r0, n), rows(mean, r0, n), rows(log_std, r0, n),
-                               dhidden.data() == nullptr ? dhidden : rows(dhidden, r0, n),
-                               draw_paired_noise<T, L>(ctx, n, o.samples, first + r0), scale);
-    }
 }
+
+// The base of the networks with such a loss.
+template <model_configuration auto C, class Space, class Network>
+struct paired_head : detail::head_network_base<C, Space, Network> {
+    using network_base = detail::head_network_base<C, Space, Network>;
+    using network_base::L, network_base::network_base;
+    using typename network_base::T, typename network_base::Backend, typename network_base::inputs_type,
+        typename network_base::latents;
+    using noise_type = paired_noise<T, L, Backend>;  // for R N samples
+
+    // The targets' eps use the same random stream as the energy score.
+    noise_type draw_noise(context<Backend>& ctx, inputs_type const& in, paired_objective const& o,
+                          rng_counter first) const {
+        index_t const N = o.samples, count = in.hidden.extent(0) * N;
+        auto const targets = ctx.saved.template take<T>(extents<dyn, L>(count));
+        auto const samples = ctx.saved.template take<T>(extents<dyn, L>(count));
+        auto const times = ctx.saved.template take<T>(extents<dyn>(count));
+        fill_normal(ctx, targets, ctx.random(stream::target), first * N * L);
+        fill_normal(ctx, samples, ctx.random(stream::head_noise), first * N * L);
+        fill_uniform(ctx, times, ctx.random(stream::head_time), first * N);
+        return {targets, samples, times};
+    }
+
+    // The targets (R N, L) = mean + exp(log_std) eps, N for each posterior. Result in ctx.saved.
+    latents targets(context<Backend>& ctx, inputs_type const& in, noise_type const& noise) const {
+        auto const& eps = noise.targets;
+        auto const y = ctx.saved.template take<T>(eps.extents());
+        arena_scope const scope(ctx.workspace);
+        auto const spread = ctx.workspace.template take<T>(eps.extents());  // (R N, L)
+        repeat_interleave(ctx, y, in.mean);
+        repeat_interleave(ctx, spread, in.log_std);
+        evaluate(ctx, y, y + exp(spread) * eps);
+        return y;
+    }
+};
 
 }  // namespace calm
