@@ -23,6 +23,7 @@
 #include "command/completion.hpp"
 #include "command/help.hpp"
 #include "command/suggest.hpp"
+#include "command/sweep_combinations.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/run_plan.hpp"
@@ -801,6 +802,12 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
                                             "train each model with X * 10^12 FLOPs, counted as --count says",
                                             above_zero, 1e7);
+    c.repeated(
+        "--vary", o.vary, "NAME=V,...",
+        "train with each of these values of an option (rate, muon, random-patches, kl-weight, block, head-...) or "
+        "of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
+    c.text("--seeds", o.seeds, "S,...", "train with each of these seeds; the mean scores are printed too");
+    c.check([&o] { varied_values_of(o); });
     c.under(heading::common, seldom::yes);
     c.choice("--count", {"all", "paper"},
              "what --teraflops counts: all, every matrix product of training, including the autoencoder and Muon; "
@@ -829,6 +836,11 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
     c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence", 0,
                                             limits::weight);
+    add_head_numbers(c, o.head, &head_traits::objective);
+    c.check([&] {
+        for (auto const& name : o.configurations)
+            for (auto const& problem : head_problems(configuration_named(name), o.head)) c.problem(problem);
+    });
     c.under(heading::evaluation);
     c.number<index_t, index_t>("--samples", o.samples, "N", "samples per position in evaluation (8)", 2,
                                limits::samples);

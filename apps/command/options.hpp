@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calm/ranks/detail/setting.hpp"
@@ -133,6 +134,12 @@ struct sweep_options : execution_options {
     std::optional<double> muon;
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
+    head_numbers head;              // for the objective
+    std::vector<std::string> vary;  // NAME=VALUE,...: see combinations_of_sweep
+    std::string seeds;              // S,...
+    // The values of --vary and --seeds that these options have, except sizes, which are part of the configurations'
+    // names: {"head-samples", "2"}.
+    std::vector<std::pair<std::string, std::string>> varied;
     index_t samples = 8;
     index_t positions = 0;  // 0: all
     run_record record;

@@ -1,7 +1,8 @@
 // sweep: trains and evaluates configurations on one source to compare patch sizes K (the paper's semantic bandwidth),
-// heads and autoregressive models by cost and score. Writes a table and a plot.
+// heads, options and autoregressive models by cost and score. Writes a table and a plot.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "calm/model/flops.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"
+#include "command/sweep_combinations.hpp"
 #include "plugin/chosen_sizes.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
@@ -34,8 +36,9 @@ namespace calm::apps {
 namespace {
 
 struct row {
-    std::string name;
-    std::string head;         // softmax for an autoregressive model
+    std::string configuration;
+    std::vector<std::pair<std::string, std::string>> varied;  // as sweep_options has it
+    std::string head;                                         // softmax for an autoregressive model
     index_t K, L;             // tokens per patch, latent size; 1 and 0 for an autoregressive model
     double training_flops;    // per token, with Muon's
     double muon_flops;        // per token, Muon's alone
@@ -45,6 +48,14 @@ struct row {
     index_t tokens;           // of training
     double milliseconds;      // per patch of one text, one draw; depends on the machine's load
     calm::evaluation found;
+
+    // "tiny, head-samples=2"; `seeded` with the seed too, if it varies.
+    [[nodiscard]] std::string name(bool seeded = true) const {
+        std::string text = configuration;
+        for (auto const& [option, value] : varied)
+            if (seeded || option != "seed") text += ", " + option + "=" + value;
+        return text;
+    }
 };
 
 // FLOPs of training.
@@ -86,7 +97,31 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     return t;
 }
 
+// The folder of a stage: its name and what varies, as "calm,head-samples=2". Options that do not change an autoencoder
+// share it.
+std::string stage_folder(sweep_options const& o, std::string const& folder, std::string const& stage) {
+    auto name = folder + "/" + stage;
+    for (auto const& [option, value] : o.varied)
+        if (stage != "autoencoder" || option == "seed" || option == "kl-weight" || option == "random-patches")
+            name += "," + option + "=" + value;
+    return name;
+}
+
+// State after all steps of a run, including steps of earlier calls.
+calm::training_state state_of(std::string const& run) {
+    auto const newest = calm::run_directory(run).newest();
+    return newest ? newest->record.state : calm::training_state();
+}
+
+// Throws errc::usage if an earlier sweep has trained for longer, since the table would compare unequal budgets.
 void trained(std::function<int(train_options const&)> const& train, train_options const& t) {
+    auto const before = state_of(t.out);
+    require(!t.steps || before.step <= *t.steps, calm::errc::usage, t.out, ": expected at most ", t.steps.value_or(0),
+            " steps, as this sweep allows, found ", before.step,
+            " of an earlier sweep; choose another --out, or remove the directory");
+    require(!t.minutes || before.seconds <= 66 * *t.minutes + 10, calm::errc::usage, t.out, ": expected at most ",
+            t.minutes.value_or(0), " minutes, as this sweep allows, found ", before.seconds / 60,
+            " of an earlier sweep; choose another --out, or remove the directory");
     if (int const code = train(t); code != 0) std::exit(code);
 }
 
@@ -101,12 +136,6 @@ calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, ca
     e.positions = o.positions;
     static_cast<execution_options&>(e) = o;
     return work.evaluate(e, model);
-}
-
-// State after all steps of a run, including steps of earlier calls.
-calm::training_state state_of(std::string const& run) {
-    auto const newest = calm::run_directory(run).newest();
-    return newest ? newest->record.state : calm::training_state();
 }
 
 // FLOPs per training step of an autoencoder.
@@ -125,7 +154,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     auto const& c = one.calm();
     index_t const K = c.autoencoder.patch_size;
     auto t = training_of(o, one.name);
-    t.out = folder + "/autoencoder";
+    t.out = stage_folder(o, folder, "autoencoder");
     t.minutes = o.autoencoder_minutes;
     if (o.autoencoder_tokens)
         t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
@@ -133,8 +162,10 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     t.random_patches = o.random_patches;
     index_t const step = one.defaults.calm.sequences * block;
     training_cost cost;
-    cost.step = static_cast<double>(step) * calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block,
-                                                                              one.defaults.calm.objective.samples());
+    auto objective = one.defaults.calm.objective;
+    take(objective.fields, o.head);
+    cost.step = static_cast<double>(step) *
+                calm::flops::train_calm_per_token(c, V, one.defaults.calm.sequences, block, objective.samples());
     if (o.muon.value_or(one.defaults.calm.optimizer.muon) > 0) cost.muon = work.muon_of_model();
     double const autoencoder_step = step_of_autoencoder(one, work, V);
     // Fails before any training if the number of steps is known.
@@ -146,16 +177,18 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
 
     t.autoencoder = t.out;
-    t.out = folder + "/calm";
+    t.out = stage_folder(o, folder, "calm");
     t.block = block;
     t.rate = o.rate;
     t.muon = o.muon;
+    t.head = o.head;
     t.minutes = o.minutes;
     t.steps = steps_of(o, one.name, static_cast<double>(step), cost);
     trained(work.train_calm, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
+            o.varied,
             std::string(c.head.name()),
             K,
             c.autoencoder.latent_size,
@@ -181,7 +214,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     cost.step = static_cast<double>(step) * calm::flops::train_autoregressive(c.llama, V, block);
     if (o.muon.value_or(one.defaults.autoregressive.optimizer.muon) > 0) cost.muon = work.muon_of_model();
     auto t = training_of(o, one.name);
-    t.out = folder + "/ar";
+    t.out = stage_folder(o, folder, "ar");
     t.block = block;
     t.rate = o.rate;
     t.muon = o.muon;
@@ -191,6 +224,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
+            o.varied,
             level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax",
             1,
             0,
@@ -223,13 +257,13 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
             "Brier-3\tBrier-4\tBrierLM\tstandard error\thead\tbits per byte\tits standard error\ttraining tokens\t"
             "training seconds per token\tms per patch\tms per token\tbigram Brier-1\tMuon's FLOPs per "
             "token\tautoencoder FLOPs\t"
-            "all training FLOPs\n";
+            "all training FLOPs\tvaried\n";
     auto const optional = [&](std::optional<double> const& x) {
         file << '\t';
         if (x) file << *x;
     };
     for (auto const& r : rows) {
-        file << r.name << '\t' << r.K << '\t';
+        file << r.configuration << '\t' << r.K << '\t';
         if (r.L > 0) file << r.L;
         file << '\t' << r.training_flops << '\t' << r.generation_flops << '\t' << r.seconds;
         for (double const score : *r.found.brier) file << '\t' << score;
@@ -241,16 +275,19 @@ void write_table(std::vector<row> const& rows, std::string const& path) {
         file << '\t' << r.tokens << '\t' << r.seconds / static_cast<double>(r.tokens) << '\t' << r.milliseconds << '\t'
              << r.milliseconds / static_cast<double>(r.K);
         optional(r.found.bigram_brier ? std::optional((*r.found.bigram_brier)[0]) : std::nullopt);
-        file << '\t' << r.muon_flops << '\t' << r.before << '\t' << all_flops(r) << '\n';
+        file << '\t' << r.muon_flops << '\t' << r.before << '\t' << all_flops(r) << '\t';
+        for (std::size_t i = 0; i < r.varied.size(); ++i)
+            file << (i == 0 ? "" : ", ") << r.varied[i].first << '=' << r.varied[i].second;
+        file << '\n';
     }
     calm::replace_file(path, file.str());
 }
 
-std::string line_of(row const& r) {
+std::string line_of(row const& r, int width) {
     auto const& e = r.found;
     std::string line =
-        formatted("%-14s %-14s %3lld %4s %10.3g %8.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s",
-                  r.name.c_str(), r.head.c_str(), static_cast<long long>(r.K),
+        formatted("%-*s %-14s %3lld %4s %10.3g %8.3g %10.3g %7.0f %8.2f %8.3f %8.3f %7.4f %7.4f  %.2f%s", width,
+                  r.name().c_str(), r.head.c_str(), static_cast<long long>(r.K),
                   r.L > 0 ? std::to_string(r.L).c_str() : "", r.training_flops, all_flops(r) / 1e12, r.generation_flops,
                   r.seconds, 1e6 * r.seconds / static_cast<double>(r.tokens), r.milliseconds,
                   r.milliseconds / static_cast<double>(r.K), (*e.brier)[0], e.bigram_brier ? (*e.bigram_brier)[0] : 0.0,
@@ -261,10 +298,34 @@ std::string line_of(row const& r) {
     return line + "\n";
 }
 
-// One colour per configuration, named in the legend: labels at the points would overlap for similar scores.
+// The one option that varies, besides seeds, if it is a number and all K are equal; else null.
+std::string const* varied_number(std::vector<row> const& rows) {
+    std::string const* number = nullptr;
+    for (auto const& r : rows) {
+        if (r.K != rows.front().K) return nullptr;
+        for (auto const& [option, value] : r.varied) {
+            if (option == "seed") continue;
+            if (number != nullptr && *number != option) return nullptr;
+            number = &option;
+        }
+    }
+    return number;
+}
+
+// Scores and costs by K, or by the option that varies. One colour per curve, named in the legend: labels at the points
+// would overlap for similar scores.
 plot_figure figure_of(std::vector<row> const& rows, std::string const& out) {
-    auto const panel = [](std::string const& y) {
-        return plot_panel{{.title = "K, tokens per patch", .logarithm = 2}, {.title = y}, {}};
+    auto const* const varied = varied_number(rows);
+    auto const x_of = [&](row const& r) {
+        if (varied != nullptr)
+            for (auto const& [option, value] : r.varied)
+                if (option == *varied) return std::stod(value);
+        return static_cast<double>(r.K);
+    };
+    auto const panel = [&](std::string const& y) {
+        plot_axis x{.title = "K, tokens per patch", .logarithm = 2};
+        if (varied != nullptr) x = {.title = *varied};
+        return plot_panel{x, {.title = y}, {}};
     };
     auto const dots = [](std::string const& name, std::size_t style) {
         return plot_curve{.name = name, .points = {}, .style = style, .line = false, .dots = true};
@@ -272,12 +333,18 @@ plot_figure figure_of(std::vector<row> const& rows, std::string const& out) {
     // A panel of scores with their standard errors, for the rows that have one.
     auto const scores = [&](std::string const& y, auto const& score_of, auto const& error_of) {
         auto p = panel(y);
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            if (auto const score = score_of(rows[i].found)) {
-                p.curves.push_back(dots(rows[i].name, i));
-                p.curves.back().points = {
-                    {static_cast<double>(rows[i].K), *score, error_of(rows[i].found).value_or(0.0)}};
-            }
+        std::vector<std::string> names;
+        for (auto const& r : rows) {
+            auto const name = varied != nullptr ? r.configuration : r.name(false);
+            auto const style = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+            if (style == names.size()) names.push_back(name);
+            auto const score = score_of(r.found);
+            if (!score) continue;
+            auto curve =
+                std::find_if(p.curves.begin(), p.curves.end(), [&](auto const& one) { return one.name == name; });
+            if (curve == p.curves.end()) curve = p.curves.insert(curve, dots(name, style));
+            curve->points.push_back({x_of(r), *score, error_of(r.found).value_or(0.0)});
+        }
         return p;
     };
     // A panel of costs of training and generation.
@@ -286,8 +353,8 @@ plot_figure figure_of(std::vector<row> const& rows, std::string const& out) {
         p.y.logarithm = 10;
         p.curves = {dots("training", 0), dots("generation", 1)};
         for (auto const& r : rows) {
-            p.curves[0].points.push_back({static_cast<double>(r.K), training_of(r)});
-            p.curves[1].points.push_back({static_cast<double>(r.K), generation_of(r)});
+            p.curves[0].points.push_back({x_of(r), training_of(r)});
+            p.curves[1].points.push_back({x_of(r), generation_of(r)});
         }
         return p;
     };
@@ -309,6 +376,29 @@ plot_figure figure_of(std::vector<row> const& rows, std::string const& out) {
     return f;
 }
 
+// The mean BrierLM of the seeds of each name, with its standard error if there are several.
+std::string means_of_seeds(std::vector<row> const& rows) {
+    std::vector<std::string> names;
+    for (auto const& r : rows)
+        if (std::find(names.begin(), names.end(), r.name(false)) == names.end()) names.push_back(r.name(false));
+    std::string text;
+    for (auto const& name : names) {
+        double sum = 0, squares = 0, n = 0;
+        for (auto const& r : rows) {
+            if (r.name(false) != name || !r.found.brier_lm) continue;
+            ++n;
+            sum += *r.found.brier_lm;
+            squares += *r.found.brier_lm * *r.found.brier_lm;
+        }
+        if (n == 0) continue;
+        double const mean = sum / n;
+        text += formatted("%s: BrierLM %.2f", name.c_str(), mean);
+        if (n > 1) text += formatted(" +- %.2f", std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1)));
+        text += formatted(", mean of %.0f seeds\n", n);
+    }
+    return text;
+}
+
 }  // namespace
 
 int sweep_main(int argc, char const* const* argv) {
@@ -318,21 +408,27 @@ int sweep_main(int argc, char const* const* argv) {
         if (!options) return 0;
         // Fails before anything is written or trained. With auto, each configuration reports its device when its turn
         // comes.
+        auto const combinations = combinations_of_sweep(argc, argv, *options);
         if (options->device.name != "auto")
-            for (auto const& name : options->configurations)
-                static_cast<void>(configuration_named(name).on(options->device));
+            for (auto const& one : combinations)
+                for (auto const& name : one.configurations)
+                    static_cast<void>(configuration_named(name).on(options->device));
         calm::make_directories(options->out);
         write_record(options->out, options->record, 0);
         index_t const V = tokenizer_named(options->tokenizer, options->pattern).vocabulary_size();
         std::vector<row> rows;
-        for (auto const& name : options->configurations) rows.push_back(trained_and_evaluated(*options, name, V));
+        for (auto const& one : combinations)
+            for (auto const& name : one.configurations) rows.push_back(trained_and_evaluated(one, name, V));
 
         write_table(rows, calm::in_directory(options->out, "sweep.tsv"));
         text_output out;
-        out.put(formatted("%-14s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", "", "head", "K", "L",
+        int width = 14;
+        for (auto const& r : rows) width = std::max(width, static_cast<int>(r.name().size()));
+        out.put(formatted("%-*s %-14s %3s %4s %10s %8s %10s %7s %8s %8s %8s %7s %7s  %s\n", width, "", "head", "K", "L",
                           "train FLOP", "all TF", "gen. FLOP", "seconds", "us/token", "ms/patch", "ms/token", "Brier-1",
                           "bigram", "BrierLM, bits per byte"));
-        for (auto const& r : rows) out.put(line_of(r));
+        for (auto const& r : rows) out.put(line_of(r, width));
+        if (!options->seeds.empty()) out.put(means_of_seeds(rows));
         out.put("FLOPs are per token, of matrix products, including Muon; all TF is 10^12 FLOPs of all training, "
                 "including the autoencoder; seconds and us/token are of training the language model; ms are of "
                 "generating one text with one draw per patch. All in " +
