@@ -110,16 +110,14 @@ template <class Space> std::string place_of(train_options const& o) {
                 : " without AVX512-BF16 instructions: slower than f32");
 }
 
-// Fills the registry's entry for any kind of model, except for training.
-template <class Backend, class Work> compiled_work work_of(std::shared_ptr<Work const> const& work) {
-    compiled_work all;
-    all.evaluate = [work](evaluate_options const& o, stored_model const& model) { return work->evaluate(o, model); };
-    all.generate = [work](generate_options const& o, stored_model const& model) { return work->generate(o, model); };
-    all.seconds_per_patch = [work](stored_model const& model, execution_options const& o) {
+// Adds to the registry's entry what any kind of model has, except training.
+template <class Backend, class Work> void add_use(std::shared_ptr<Work const> const& work, compiled_work& to) {
+    to.evaluate = [work](evaluate_options const& o, stored_model const& model) { return work->evaluate(o, model); };
+    to.generate = [work](generate_options const& o, stored_model const& model) { return work->generate(o, model); };
+    to.seconds_per_patch = [work](stored_model const& model, execution_options const& o) {
         return work->seconds_per_patch(model, o);
     };
-    all.unavailable_reason = obstacle_to<Backend>;
-    return all;
+    to.unavailable_reason = obstacle_to<Backend>;
 }
 
 // Applies the --head options that control sampling, for heads that sample in several steps.

@@ -149,7 +149,7 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
     return true;
 }
 
-compiled_work const& entry::on(device_choice const& device, held_weights weights) const {
+compiled_work const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
     bool const is_auto = device.name == "auto";
     bool const is_bf16 = weights == held_weights::bf16;
     std::string const held = is_bf16 ? "-bf16" : "";
@@ -166,7 +166,10 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
         log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
     }
     auto found = work.find(chosen);
-    if (found == work.end() && on_demand) found = work.emplace(chosen, compiled_on_demand(*this, chosen)).first;
+    if (on_demand) {
+        auto made = found == work.end() ? compiled_work() : found->second;
+        if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
+    }
     if (found == work.end()) {
         std::string compiled;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;

@@ -24,6 +24,9 @@ struct recipes {
     autoregressive_recipe autoregressive = {};
 };
 
+// What a program needs of a configuration. One on demand compiles sooner without training.
+enum class needed_work { all, without_training };
+
 // The work of a configuration compiled for one device. Training functions of the other kind of model are empty, as are
 // all training functions if weights are held in bf16.
 struct compiled_work {
@@ -39,10 +42,12 @@ struct compiled_work {
     std::function<double()> muon_of_model = {};
     // Why this machine, with the GPU of that number, cannot run it; empty if it can.
     std::function<std::string(int)> unavailable_reason = {};
+    // What training calls to score and to sample: measures_of_calm or measures_of_autoregressive.
+    void const* measures = nullptr;
 };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
-// weights are held in bf16. A configuration on demand gets it from on().
+// weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.
 struct entry {
     std::string name;
     std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
@@ -50,10 +55,11 @@ struct entry {
     mutable std::map<std::string, compiled_work> work = {};
     bool on_demand = false;  // not compiled into the program
 
-    // The work for a device, with weights held in fp32 or bf16; compiles a configuration on demand. Reports on standard
-    // error which device `auto` chose. Throws errc::config, with the command that compiles it, if the configuration is
-    // not compiled for the device, and errc::device if the machine lacks the device.
-    [[nodiscard]] compiled_work const& on(device_choice const& device, held_weights weights = held_weights::f32) const;
+    // The work for a device, with weights held in fp32 or bf16; compiles what is needed of a configuration on demand.
+    // Reports on standard error which device `auto` chose. Throws errc::config, with the command that compiles it, if
+    // the configuration is not compiled for the device, and errc::device if the machine lacks the device.
+    [[nodiscard]] compiled_work const& on(device_choice const& device, held_weights weights = held_weights::f32,
+                                          needed_work needed = needed_work::all) const;
 
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Only for a CALM.

@@ -1,6 +1,7 @@
 #pragma once
-// Compiles a configuration to a plug-in, a shared library that the program loads. Plug-ins are kept in a private cache
-// directory: CALM_PLUGINS, else calm in XDG_CACHE_HOME or ~/.cache.
+// Compiles a configuration to a plug-in, shared libraries that the program loads: one for evaluation and generation,
+// and one for training, which takes as long to compile. Plug-ins are kept in a private cache directory: CALM_PLUGINS,
+// else calm in XDG_CACHE_HOME or ~/.cache.
 
 #include <string>
 
@@ -8,10 +9,10 @@
 
 namespace calm::apps {
 
-// The work of a configuration on a device, a key of entry::work. It is compiled, which takes many seconds and is
-// reported in one line, unless the cache has it. A cached plug-in is loaded only if its stored SHA-256 matches, and is
-// compiled again otherwise. Throws errc::config if it cannot be compiled here, and errc::storage if the cache cannot be
-// used.
-compiled_work compiled_on_demand(entry const& one, std::string const& device);
+// Adds what is needed of a configuration's work on a device, a key of entry::work, unless `to` has it. Returns whether
+// something was added. What the cache lacks is compiled, all parts at once, which takes many seconds and is reported in
+// one line. A cached library is loaded only if its stored SHA-256 matches, and is compiled again otherwise. Throws
+// errc::config if it cannot be compiled here, and errc::storage if the cache cannot be used.
+bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_work& to);
 
 }  // namespace calm::apps

@@ -1,20 +1,22 @@
 #pragma once
-// C++ source text of configurations. It contains sizes, type names of heads and nothing that a file states otherwise.
+// C++ source files of configurations. They contain sizes, type names of heads and nothing that a file states otherwise.
 
 #include <string>
 
+#include "calm/io/detail/sizes_source.hpp"
 #include "registry.hpp"
 
 namespace calm::apps {
 
-using any_sizes = decltype(entry::sizes);
-
 // A complete source file for apps/configs/ that registers the sizes under a name.
 std::string unit_of(any_sizes const& sizes, std::string const& name);
 
-// A complete source file of a plug-in: its function `calm_plugin` makes the work of the sizes on a device, a key of
-// entry::work. Compiling it fails if compiler or instruction sets differ from the program's. The vocabulary is left
-// out, since the work takes it from the tokenizer.
-std::string plugin_source(any_sizes sizes, std::string const& device);
+// What a plug-in is compiled in: evaluation and generation, and training, which calls them.
+enum class plugin_part { use, training };
+
+// A complete source file of one part of a plug-in: its function `calm_plugin` adds that part to the work of the sizes
+// on a device, a key of entry::work. Compiling it fails if compiler or instruction sets differ from the program's. The
+// vocabulary is left out, since the work takes it from the tokenizer.
+std::string plugin_source(any_sizes const& sizes, std::string const& device, plugin_part part);
 
 }  // namespace calm::apps

@@ -22,7 +22,7 @@ int evaluate(evaluate_options options) {
         auto one = options;
         one.model = directory;
         auto const model = read_model_on_all_ranks(directory);
-        auto const& work = configuration_of(model).on(options.device, options.weights);
+        auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
         all.push_back({model, work.evaluate(one, model)});
         if (several) log_line("== " + directory);
         if (is_first_rank()) out.put(to_json(all.back().found) + "\n");

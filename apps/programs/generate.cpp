@@ -16,7 +16,9 @@ int generate_main(int argc, char const* const* argv) {
             if (!options) return 0;
             take_place(*options);
             auto const model = read_model_on_all_ranks(options->model);
-            return configuration_of(model).on(options->device, options->weights).generate(*options, model);
+            return configuration_of(model)
+                .on(options->device, options->weights, needed_work::without_training)
+                .generate(*options, model);
         });
     });
 }

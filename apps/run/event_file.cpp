@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "calm/base/detail/file.hpp"
+#include "calm/base/detail/shell_word.hpp"
 #include "calm/base/error.hpp"
 #include "calm/io/detail/whole_directory.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
 #include "run/run_record.hpp"
-#include "shell_word.hpp"
 #include "strict_json.hpp"
 
 namespace calm::apps {

@@ -12,8 +12,8 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/base/detail/number_text.hpp"
+#include "calm/base/detail/shell_word.hpp"
 #include "calm/base/quoted.hpp"
-#include "shell_word.hpp"
 
 namespace calm::apps {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "calm/base/detail/sha256.hpp"
+#include "calm/base/detail/shell_word.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/text/detail/token_file.hpp"
 #include "command/number_within.hpp"
@@ -18,7 +19,6 @@
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_curve.hpp"
-#include "shell_word.hpp"
 
 namespace calm::apps {
 
