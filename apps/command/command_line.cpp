@@ -581,8 +581,10 @@ void declare(command& c, tokenizer_options& o) {
 
 // tiktoken's lines do not state it.
 void add_pattern(command& c, std::string& pattern, std::string const& tokenizer) {
+    std::vector<std::string> names;
+    for (auto const& one : rank_families) names.emplace_back(one.name);
     c.under(heading::data, seldom::yes);
-    c.choice("--pattern", {"llama3", "gpt2", "cl100k", "o200k", "qwen"},
+    c.choice("--pattern", names,
              "published vocabulary whose pattern and special tokens a --tokenizer of tiktoken's lines has (not needed "
              "for Llama 3's own file)",
              [&pattern](std::string const& name) { pattern = name; });

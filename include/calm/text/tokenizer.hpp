@@ -73,8 +73,8 @@ public:
     }
 
     // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Lines of a published vocabulary need
-    // its pattern: llama3, gpt2, cl100k, o200k or qwen; Llama 3's own are recognised. Throws errc::tokenizer with path
-    // and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
+    // its pattern, a name of rank_families; Llama 3's own are recognised. Throws errc::tokenizer with path and line,
+    // errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path,
                                                std::string_view pattern = {});
 
@@ -336,8 +336,8 @@ inline constexpr std::string_view llama3_fingerprint =
 inline vocabulary vocabulary_of(token_table ranks, std::string_view pattern, std::string const& path) {
     auto const family = std::find_if(rank_families.begin(), rank_families.end(),
                                      [&](rank_family const& one) { return one.name == pattern; });
-    require(family != rank_families.end(), errc::usage, "pattern '", pattern,
-            "': expected llama3, gpt2, cl100k, o200k or qwen");
+    if (family == rank_families.end())
+        throw error(errc::usage, sentence("pattern '", pattern, "': expected ", names_of_rank_families()));
     if (static_cast<std::size_t>(ranks.size() + family->more) >= limits::vocabulary)  // PAD follows
         throw error(errc::tokenizer, path, "",
                     sentence("expected fewer than ", limits::vocabulary, " tokens with the special ones of ", pattern,
