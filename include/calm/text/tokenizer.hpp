@@ -266,35 +266,29 @@ public:
     // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (tokenizer_.is_markov()) return tokenizer_.encode(part, ids);
-        if (tokenizer_.v_.added.all().empty()) return search(part, ids);
-        added_.push(
-            part, [&](std::string_view text) { search(text, ids); },
-            [&](token_id id) {
-                end_search(ids);
-                add(id, ids);
-            });
+        search(part, false, ids);
     }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
-        added_.finish([&](std::string_view text) { search(text, ids); },
-                      [&](token_id id) {
-                          end_search(ids);
-                          add(id, ids);
-                      });
-        end_search(ids);
+        search({}, true, ids);
         if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
         pieces_.finish([&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
     }
 
 private:
-    // Text between the tokens of the first search.
-    void search(std::string_view text, std::vector<token_id>& ids) {
-        if (tokenizer_.v_.added_normalized.all().empty()) return add(text, ids);
-        added_normalized_.push(
-            text, [&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    void search(std::string_view part, bool ends, std::vector<token_id>& ids) {
+        added_.push(
+            part, ends, [&](std::string_view text) { search_between(text, false, ids); },
+            [&](token_id id) {
+                search_between({}, true, ids);
+                add(id, ids);
+            });
+        if (ends) search_between({}, true, ids);
     }
-    void end_search(std::vector<token_id>& ids) {
-        added_normalized_.finish([&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    // Searches the text between the tokens of the first search.
+    void search_between(std::string_view part, bool ends, std::vector<token_id>& ids) {
+        added_normalized_.push(
+            part, ends, [&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
     }
     void add(std::string_view text, std::vector<token_id>& ids) {
         if (tokenizer_.v_.is_nfc)
