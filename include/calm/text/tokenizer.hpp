@@ -102,13 +102,17 @@ public:
     // Writes lines() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, lines()); }
 
-    // `base64 rank` lines, one per rank. Throws errc::usage if they cannot represent the tokenizer: a tokenizer.json
-    // may have another pattern or other special tokens.
+    // `base64 rank` lines, one per rank. Throws errc::usage if a reader that knows no pattern would not get this
+    // tokenizer from them: its file may have another pattern, other special tokens, or a first token other than byte 0.
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
-        bool const is_whole = is_markov() || !lacks_bytes_;
-        require(is_whole && parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
-                "rank lines cannot represent this tokenizer: copy its tokenizer.json");
+        auto const is_kept = [&] {
+            if (!is_markov() && lacks_bytes_) return false;
+            auto const read = parse_lines(text, "the lines");
+            return read.is_pattern_known() && read.fingerprint() == fingerprint();
+        };
+        require(is_kept(), errc::usage,
+                "rank lines cannot represent this tokenizer: copy its tokenizer.json, or the lines that it came from");
         return text;
     }
 
