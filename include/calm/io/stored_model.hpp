@@ -31,6 +31,8 @@ struct stored_model {
     // Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
     // config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
     std::vector<token_id> ends = {};
+    // Set by the caller, for tiktoken's lines that config.json does not describe: the pattern of parse_tokenizer.
+    std::string pattern = {};
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
     // The configuration of an autoregressive model according to its config.json.
