@@ -186,7 +186,8 @@ public:
         auto recipe = with_objective<objective>(recipe_for(defaults_.calm, o));
         run.keep_as_begun(recipe);
         log_together<Backend>(recipe);
-        auto const stored = opened_model(o.autoencoder);
+        auto stored = opened_model(o.autoencoder);
+        stored.pattern = o.pattern;
         auto const tokenizer = load_tokenizer(stored);
         require_match(C.autoencoder, tokenizer.vocabulary_size(), stored);
         fill_memory<Backend>(recipe, o, run, [&](auto const& of) { return memory_of(of, o, tokenizer); });

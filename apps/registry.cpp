@@ -6,14 +6,12 @@
 #include <map>
 #include <utility>
 
-#include "calm/io/separate_autoencoder.hpp"
 #include "command/suggest.hpp"
 #include "plugin/chosen_sizes.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/source_text.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -62,27 +60,6 @@ std::vector<std::string> obstacles(stored_model const& model) {
     if (model.description.kind != model_kind::autoregressive)
         for (auto& line : differences_from(model.sizes, model)) lines.push_back(std::move(line));
     return lines;
-}
-
-// Whether the autoencoder of a CALM cannot be found: its ae_path is refused, or there is nothing.
-bool lacks_autoencoder(std::string const& directory, error const& wrong) {
-    if (wrong.place() == "key 'ae_path'") return true;
-    auto const d = description_in(directory);
-    return d && !d->ae_path.empty() &&
-           wrong.path() ==
-               (std::filesystem::path(whole_directory(directory)) / d->ae_path / config_file).lexically_normal();
-}
-
-// Reads a model. If its autoencoder cannot be found, the error says how to join the two.
-stored_model with_its_autoencoder(std::string const& directory) {
-    try {
-        return read_model_description(directory);
-    } catch (error const& wrong) {
-        if (!lacks_autoencoder(directory, wrong)) throw;
-        throw error(wrong.code(), wrong.path(), wrong.place(), wrong.reason(),
-                    std::vector{"if the autoencoder is elsewhere, join the two: " + called("convert") + " " +
-                                directory + " --autoencoder DIR --out NEW"});
-    }
 }
 
 // A name for the sizes of a stored model: its configuration, else its directory, unless that name is taken.
@@ -199,7 +176,7 @@ entry const& configuration_named(std::string const& name) {
 }
 
 stored_model opened_model(std::string const& directory, std::string const& autoencoder) {
-    auto model = autoencoder.empty() ? with_its_autoencoder(directory) : read_model_description(directory, autoencoder);
+    auto model = read_model_description(directory, autoencoder);
     for (auto const* each = &model; each != nullptr; each = each->autoencoder.get())
         if (auto const& unread = each->weights->unread(); !unread.empty())
             log_line(each->directory + ": reads the weights from " +

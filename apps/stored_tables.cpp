@@ -13,6 +13,7 @@
 #include "calm/base/quoted.hpp"
 #include "calm/io/convert_model.hpp"
 #include "calm/model/flops.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "command/suggest.hpp"
 #include "registry.hpp"
 #include "run/report.hpp"
@@ -204,6 +205,20 @@ std::vector<table_row> flops_of(stored_model const& model) {
              flops_text(flops::generate(c, V, static_cast<double>(positions / 2), 1) / K)}};
 }
 
+// The tokenizer that config.json describes, or that the caller's pattern makes readable.
+std::vector<table_row> tokenizer_of(stored_model const& model) {
+    auto const row = [](std::string const& file, std::string const& fingerprint) {
+        return std::vector<table_row>{{"tokenizer", file + ", fingerprint " + fingerprint.substr(0, 16)}};
+    };
+    if (!model.pattern.empty()) {
+        auto const words = load_tokenizer(model);
+        return row(words.file_name() + ", pattern " + model.pattern, words.fingerprint());
+    }
+    auto const& calm = model.description.calm;
+    if (!calm || !calm->tokenizer) return {};
+    return row(calm->tokenizer->file, calm->tokenizer->fingerprint);
+}
+
 std::vector<table_row> data_of(stored_model const& model) {
     auto const& calm = model.description.calm;
     if (!calm || !calm->data) return {{"trained on", "not stated"}};
@@ -214,9 +229,6 @@ std::vector<table_row> data_of(stored_model const& model) {
                                 {"packing", data.mode + ", blocks of " + grouped(data.block_tokens) + " tokens"},
                                 {"seed of the data", std::to_string(data.data_seed)}};
     if (!data.holdout.empty()) rows.push_back({"held out", data.holdout});
-    if (calm->tokenizer)
-        rows.push_back(
-            {"tokenizer", calm->tokenizer->file + ", fingerprint " + calm->tokenizer->fingerprint.substr(0, 16)});
     return rows;
 }
 
@@ -257,6 +269,7 @@ std::string model_text(stored_model const& model) {
     if (model.autoencoder != nullptr) rows.push_back({"autoencoder is in", model.autoencoder->directory});
     add(flops_of(model));
     add(data_of(model));
+    add(tokenizer_of(model));
     rows = printable(std::move(rows));
     std::size_t width = 0;
     for (auto const& one : rows) width = std::max(width, one[0].size());

@@ -73,6 +73,12 @@ std::string toml_number(std::string const& text) {
     return number && !is_whole ? shortest(*number) : toml_string(text);
 }
 
+bool true_or_false(std::string const& option, std::string const& value) {
+    auto const truth = truth_of(value);
+    if (!truth) throw error(errc::usage, option + ": expected true or false, found '" + value + "'");
+    return *truth;
+}
+
 std::string toml_value(declared_option const& option, std::string const& text) {
     if (option.count == declared_option::value_count::none) return *truth_of(text) ? "true" : "false";
     return !option.most.empty() ? toml_number(text) : toml_string(text);
@@ -90,13 +96,15 @@ std::string version_line(std::string const& program) {
 command::command(std::string name, std::string const& description) :
     name_(std::move(name)), called_(called(name_)), description_(description) {
     under(heading::advanced, seldom::yes);
-    flag(print_help, asks_for_help_, "print the options that are used most, and exit");
-    flag(print_all_help, asks_for_all_help_, "print all options, and exit");
-    text(options_file, options_file_, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default");
-    flag(print_resolved, asks_for_resolved_, "print all settings, as --config-file reads them, and exit");
-    text(completion, completion_, "SHELL", "print the bash completion of this program's options, and exit");
+    print_flag(print_help, "print the options that are used most, and exit");
+    print_flag(print_all_help, "print all options, and exit");
+    auto const read_elsewhere = [](std::string const&) {};
+    parsed(options_file, "FILE", "read options from FILE (TOML, .json): flag, environment, FILE, default",
+           read_elsewhere);
+    print_flag(print_resolved, "print all settings, as --config-file reads them, and exit");
+    parsed(completion, "SHELL", "print the bash completion of this program's options, and exit", read_elsewhere);
     suggest(completion, {"bash"});
-    flag(print_version, asks_for_version_, "print the version, and exit");
+    print_flag(print_version, "print the version, and exit");
     for (auto const* const name_of :
          {print_help, print_all_help, options_file, print_resolved, completion, print_version}) {
         only_as_flag(name_of);
@@ -116,14 +124,16 @@ declared_option& command::add(std::string const& name, std::string const& type, 
 
 void command::flag(std::string const& option, bool& to, std::string const& help) {
     auto& one = add(
-        option, "", help, needed::no,
-        [&to, option](std::string const& value) {
-            auto const truth = truth_of(value);
-            if (!truth) throw error(errc::usage, option + ": expected true or false, found '" + value + "'");
-            to = *truth;
-        },
+        option, "", help, needed::no, [&to, option](std::string const& value) { to = true_or_false(option, value); },
         declared_option::value_count::none);
     one.otherwise = [standard = to] { return std::string(standard ? "true" : "false"); };
+}
+
+void command::print_flag(std::string const& option, std::string const& help) {
+    add(
+        option, "", help, needed::no,
+        [option](std::string const& value) { static_cast<void>(true_or_false(option, value)); },
+        declared_option::value_count::none);
 }
 
 void command::choice(std::string const& option, std::vector<std::string> const& names, std::string const& help,
@@ -374,8 +384,9 @@ bool command::read(int argc, char const* const* argv) {
     take_file(file.empty() ? "" : file.front());
     use_values();
     if (problems_.empty()) {
-        if (asks_for_resolved_) text_output().put(resolved());
-        return !asks_for_resolved_;
+        bool const only_prints = asks_for(print_resolved);
+        if (only_prints) text_output().put(resolved());
+        return !only_prints;
     }
     bool const single = problems_.size() == 1;
     std::vector<std::string> lines;

@@ -173,7 +173,9 @@ private:
     // The last word of its name, which is also its table in a file.
     [[nodiscard]] std::string table() const { return name_.substr(name_.rfind(' ') + 1); }
 
-    // Whether a flag was given that prints something instead of running the program.
+    // A flag that prints something instead of running the program.
+    void print_flag(std::string const& option, std::string const& help);
+    // Whether that flag was given.
     [[nodiscard]] bool asks_for(std::string const& option);
 
     template <class Value> static std::string text_of(Value value) {
@@ -219,12 +221,7 @@ private:
     std::vector<std::function<void()>> checks_;
     std::vector<std::string> problems_;
     std::vector<std::string> told_of_;  // given options left unset by a reported problem
-    std::string options_file_;
-    std::string completion_;
-    bool asks_for_help_ = false, asks_for_all_help_ = false;
-    bool asks_for_resolved_ = false;
-    bool asks_for_version_ = false;
-    bool is_whole_ = true;  // every origin could be read
+    bool is_whole_ = true;              // every origin could be read
 };
 
 }  // namespace calm::apps

@@ -580,19 +580,25 @@ void declare(command& c, tokenizer_options& o) {
     add_out(c, o.out, "the vocabulary");
 }
 
-// tiktoken's lines do not state it.
-void add_pattern(command& c, std::string& pattern, std::string const& tokenizer) {
+// tiktoken's lines do not state it. `owner` is the subject and verb of the help: "the model's lines have".
+void add_pattern(command& c, std::string& pattern, std::string const& owner) {
+    std::vector<std::string> names;
+    for (auto const& one : rank_families) names.emplace_back(one.name);
     c.under(heading::data, seldom::yes);
-    c.choice("--pattern", {"llama3", "gpt2", "cl100k", "o200k", "qwen"},
-             "published vocabulary whose pattern and special tokens a --tokenizer of tiktoken's lines has (not needed "
-             "for Llama 3's own file)",
+    c.choice("--pattern", names,
+             "published vocabulary whose pattern and special tokens " + owner + " (not needed for Llama 3's own file)",
              [&pattern](std::string const& name) { pattern = name; });
+}
+void add_pattern_of_tokenizer(command& c, std::string& pattern, std::string const& tokenizer) {
+    add_pattern(c, pattern, "a --tokenizer of tiktoken's lines has");
     c.check([&c, &pattern, &tokenizer] {
-        std::error_code unknown;
-        if (!pattern.empty() && (tokenizer == markov_vocabulary || std::filesystem::is_directory(tokenizer, unknown)))
-            c.problem("--pattern: expected a file of tiktoken's lines as --tokenizer, found " + tokenizer +
+        if (!pattern.empty() && tokenizer == markov_vocabulary)
+            c.problem("--pattern: expected tiktoken's lines as --tokenizer, found " + tokenizer +
                       "; leave --pattern out, or name the file");
     });
+}
+void add_pattern_of_model(command& c, std::string& pattern) {
+    add_pattern(c, pattern, "the model's tiktoken lines have, if its config.json does not describe them");
 }
 
 void add_tokenizer(command& c, train_options& o) {
@@ -604,7 +610,7 @@ void add_tokenizer(command& c, train_options& o) {
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
     require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
-    add_pattern(c, o.pattern, o.tokenizer);
+    add_pattern_of_tokenizer(c, o.pattern, o.tokenizer);
 }
 
 void declare(command& c, train_autoencoder_command& o) {
@@ -682,6 +688,7 @@ void declare(command& c, train_calm_command& o) {
     c.under(heading::common);
     add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage, "model that train autoencoder wrote",
                   needed::yes);
+    add_pattern_of_model(c, o.pattern);
     add_language_model(c, o);
     add_objective(c, o.head, o.configuration);
     add_training(c, o, trained::calm);
@@ -758,6 +765,7 @@ void declare(command& c, evaluate_options& o) {
     add_sampler(
         c, [&o] { return o.models; }, o.temperature, o.sampler, o.pool, "1");
     add_sampling(c, o.head, [&o] { return o.models; });
+    add_pattern_of_model(c, o.pattern);
     add_timeout(c, o);
     add_weights(c, o.weights);
     add_execution(c, o);
@@ -778,7 +786,7 @@ void declare(command& c, sweep_options& o) {
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
     require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
-    add_pattern(c, o.pattern, o.tokenizer);
+    add_pattern_of_tokenizer(c, o.pattern, o.tokenizer);
     add_data(c, o.data);
     c.under(heading::common);
     c.text("--out", o.out, "DIR", "where to write models, sweep.tsv and sweep.svg; an existing sweep is resumed",
@@ -863,6 +871,7 @@ void declare(command& c, convert_options& o) {
 
 void declare(command& c, inspect_options& o) {
     add_model(c, o.model, "model in any published layout");
+    add_pattern_of_model(c, o.pattern);
 }
 
 void declare(command& c, tokenize_options& o) {
@@ -875,7 +884,7 @@ void declare(command& c, tokenize_options& o) {
         if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
             c.problem("--tokenizer: there is no " + o.tokenizer);
     });
-    add_pattern(c, o.pattern, o.tokenizer);
+    add_pattern_of_tokenizer(c, o.pattern, o.tokenizer);
     c.under(heading::common);
     c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
     c.may_be_empty("--text");
@@ -948,6 +957,7 @@ void declare(command& c, generate_options& o) {
                       "--temperature below 1");
     });
     c.under(heading::data, seldom::yes);
+    add_pattern_of_model(c, o.pattern);
     c.choice("--padding", {"left", "right"},
              "side on which a prompt is padded to whole patches: left, or right as published (left)",
              [&o](std::string const& side) { o.pad_left = side == "left"; });

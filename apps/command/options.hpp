@@ -55,7 +55,7 @@ struct train_options : execution_options {
     std::string configuration;
     std::string sizes;        // KEY=VALUE,...; already part of the configuration's name
     std::string tokenizer;    // a file, or "markov"
-    std::string pattern;      // of a tokenizer file of tiktoken's lines, or empty
+    std::string pattern;      // of tiktoken's lines in that file or next to the autoencoder, or empty
     std::string autoencoder;  // a model directory
     std::string init;         // a model directory with the initial weights, or empty
     std::string out;
@@ -103,6 +103,7 @@ struct text_options : train_options {
 struct evaluate_options : execution_options {
     std::vector<std::string> models;  // evaluated one after another
     std::string model;                // the current one
+    std::string pattern;              // of the models' tiktoken lines, or empty
     data_options data;
     index_t block = 0;  // tokens; 0: as in training
     index_t samples = 8;
@@ -160,17 +161,19 @@ struct convert_options {
 
 struct inspect_options {
     std::string model;
+    std::string pattern;  // of the model's tiktoken lines, or empty
 };
 
 struct tokenize_options {
     std::string tokenizer;  // a file, or a model's directory
-    std::string pattern;    // of a file of tiktoken's lines, or empty
+    std::string pattern;    // of tiktoken's lines there, or empty
     std::vector<std::string> texts;
     std::string format = "table";  // or ids, or json
 };
 
 struct generate_options : execution_options {
     std::string model;
+    std::string pattern;  // of the model's tiktoken lines, or empty
     std::vector<std::string> prompts;
     std::string prompts_file;       // or empty, or - for standard input; a prompt may be - as well
     std::string jsonl;              // a file of JSON lines to answer, or -, or empty

@@ -1,5 +1,6 @@
 // evaluate: scores stored models on held-out text.
 
+#include "calm/runs/model_tokenizer.hpp"
 #include "command/command_line.hpp"
 #include "comparison.hpp"
 #include "program.hpp"
@@ -21,7 +22,9 @@ int evaluate(evaluate_options options) {
     for (auto const& directory : options.models) {
         auto one = options;
         one.model = directory;
-        auto const model = read_model_on_all_ranks(directory);
+        auto model = read_model_on_all_ranks(directory);
+        // Of several models only some may need it.
+        if (!several || !describes_tokenizer(model)) model.pattern = options.pattern;
         auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
         all.push_back({model, work.evaluate(one, model)});
         if (several) log_line("== " + directory);

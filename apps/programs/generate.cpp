@@ -15,7 +15,8 @@ int generate_main(int argc, char const* const* argv) {
             auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
             if (!options) return 0;
             take_place(*options);
-            auto const model = read_model_on_all_ranks(options->model);
+            auto model = read_model_on_all_ranks(options->model);
+            model.pattern = options->pattern;
             return configuration_of(model)
                 .on(options->device, options->weights, needed_work::without_training)
                 .generate(*options, model);

@@ -13,7 +13,9 @@ int inspect_main(int argc, char const* const* argv) {
     return run_program("inspect", [&] {
         auto const options = read_inspect(argc, argv);
         if (!options) return 0;
-        text_output().put(model_text(opened_model(options->model)));
+        auto model = opened_model(options->model);
+        model.pattern = options->pattern;
+        text_output().put(model_text(model));
         return 0;
     });
 }

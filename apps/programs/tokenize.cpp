@@ -27,14 +27,18 @@ namespace {
 
 // The tokenizer in a directory: of the model there or, in a run of `train`, of its model or of the run itself, which
 // has it before there is a model.
-calm::tokenizer tokenizer_in(std::string const& directory) {
+calm::tokenizer tokenizer_in(std::string const& directory, std::string const& pattern) {
     auto const model = stage_in(directory, model_stage);
     auto const config = in_directory(whole_directory(model), config_file);
-    if (calm::is_there(config)) return load_tokenizer(opened_model(model));
+    if (calm::is_there(config)) {
+        auto opened = opened_model(model);
+        opened.pattern = pattern;
+        return load_tokenizer(opened);
+    }
     auto const lines = in_directory(directory, "tokenizer.model");
     auto const json = in_directory(directory, "tokenizer.json");
     for (auto const& path : {lines, json})
-        if (calm::is_there(path)) return tokenizer_named(path);
+        if (calm::is_there(path)) return tokenizer_named(path, pattern);
     throw error(errc::tokenizer, directory, "",
                 "expected a tokenizer, found none of " + config + ", " + lines + " and " + json +
                     ": give a tokenizer's file, a model's directory, or the --out of train once its tokenizer or "
@@ -43,7 +47,7 @@ calm::tokenizer tokenizer_in(std::string const& directory) {
 
 // Reads the vocabulary of a file or of a directory.
 calm::tokenizer tokenizer_at(std::string const& path, std::string const& pattern) {
-    return std::filesystem::is_directory(path) ? tokenizer_in(path) : tokenizer_named(path, pattern);
+    return std::filesystem::is_directory(path) ? tokenizer_in(path, pattern) : tokenizer_named(path, pattern);
 }
 
 // The tokens of one text in one of the formats of --format.

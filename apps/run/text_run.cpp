@@ -95,8 +95,12 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
     return made;
 }
 
-// The current request, to compare with the former one. A text with the same name is not read again here; the stages
-// compare its content.
+bool is_finished(text_record const& record) {
+    return std::find(record.done.begin(), record.done.end(), model_stage) != record.done.end();
+}
+
+// The current request, to compare with the former one. A text with the same name is read again only if the run is
+// finished: a stage that still runs compares the content itself.
 recipe_record given_beside(text_options const& o, text_choices const& given, text_record const& before) {
     auto now = given_record(o, given);
     auto const* const text = calm::value_of(before.given, "text");
@@ -104,7 +108,11 @@ recipe_record given_beside(text_options const& o, text_choices const& given, tex
     if (text == nullptr || was == nullptr) return now;
     auto const data = *calm::value_of(now, "data");
     bool const renamed = *was != data;
-    now.push_back({"text", renamed ? fingerprint_of(extent_of(o.data)) : *text});
+    auto measured = o.data;
+    auto const* const holdout = calm::value_of(before.given, "holdout");
+    measured.holdout = holdout != nullptr ? *holdout : "";
+    bool const is_read = renamed || (is_finished(before) && !is_generated(o.data.sources));
+    now.push_back({"text", is_read ? fingerprint_of(extent_of(measured)) : *text});
     if (renamed && same_text(before.given, now))
         log_line("--data " + data + " is the same text as before, which was " + *was);
     return now;
@@ -142,6 +150,11 @@ intention intended(text_options const& o, text_choices const& given, std::option
         before ? differences(before->given, given_beside(o, given, *before)) : std::vector<recipe_difference>{};
     if (o.fresh || !before || (!changes.empty() && !begun)) return {planned(o, given, nullptr)};
     if (changes.empty()) return {*before, false, false};
+    if (!o.take_changes && changes.size() == 1 && changes[0].option == "text")
+        throw error(errc::usage, o.out, "",
+                    "expected the text that its model was trained on (" + changes[0].was +
+                        "), found another one under the same name (" + changes[0].now +
+                        "): start over with --fresh, or choose another --out");
     if (!o.take_changes)
         throw error(
             errc::usage, o.out + " holds a run that was started with other choices:",
@@ -259,15 +272,13 @@ void write_request(text_options const& o, intention const& what) {
     write_record(o.out, o.record, 0);
 }
 
-// Removes the stages of a run that starts over.
-void prepare(text_options const& o, intention const& what) {
-    if (what.starts_over) {
-        for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
-        std::filesystem::remove(tokenizer_file(o));
-        write_request(o, what);
-    }
-    log_line(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
-    log_lines(table_of(o, what.record));
+// Replaces the stages and the tokenizer of the former run. The request comes before the new tokenizer: a run that is
+// killed between them trains it again.
+void start_over_with(text_options const& o, intention const& what, std::optional<tokenizer> const& words) {
+    for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
+    std::filesystem::remove(tokenizer_file(o));
+    write_request(o, what);
+    if (words) write_tokenizer(*words, tokenizer_file(o));
 }
 
 // Whether a finished stage's model can be read; otherwise the stage restores it from a checkpoint.
@@ -283,12 +294,26 @@ bool holds_model(std::string const& directory) {
 }
 
 // Throws errc::data if the text is shorter than one block of the language model.
-void require_text_of_model(train_options const& o) {
-    auto const tokenizer = tokenizer_named(o.tokenizer);
-    auto const& one = calm_named(o.configuration);
+void require_text_of_model(train_options const& o, tokenizer const& tokenizer) {
+    auto const& one = configuration_named(o.configuration);
+    bool const by_token = one.is_autoregressive();
     packing_rule const rule{packing_for(packed_for::language_model, o.data, tokenizer),
-                            static_cast<std::size_t>(one.calm().autoencoder.patch_size), o.seed};
-    require_blocks(o.data, tokenizer, data_seed_of(o.data), rule, recipe_for(one.defaults.calm, o).block_tokens);
+                            by_token ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size), o.seed};
+    auto const block = by_token ? recipe_for(one.defaults.autoregressive, o).block_tokens
+                                : recipe_for(one.defaults.calm, o).block_tokens;
+    require_blocks(o.data, tokenizer, data_seed_of(o.data), rule, block);
+}
+
+// The tokenizer of a run that starts over, none for symbols. Throws as require_text_of_model.
+std::optional<tokenizer> checked_tokenizer(text_options const& o, text_record const& record,
+                                           train_options const& of_model) {
+    if (is_markov(o.data.sources)) {
+        require_text_of_model(of_model, tokenizer::markov());
+        return std::nullopt;
+    }
+    auto words = trained_tokenizer(of_model.data, *choices_in(o, record.plan).vocabulary);
+    require_text_of_model(of_model, words);
+    return words;
 }
 
 // Runs the unfinished stages in order. Returns the exit status of the one that ended early, or 0.
@@ -305,7 +330,8 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
     }
     // Fails before minutes are spent on the autoencoder.
     if (int const code = at_first_rank([&] {
-            if (record.done.empty() && stages.size() > 1) require_text_of_model(stages.back().options);
+            if (auto const& last = stages.back().options; record.done.empty() && stages.size() > 1)
+                require_text_of_model(last, tokenizer_named(last.tokenizer));
             return 0;
         });
         code != 0)
@@ -360,8 +386,18 @@ int train_text(text_options const& o) {
         if (!o.fresh && read_text_record(o.out) != before)
             throw error(errc::storage, o.out, "",
                         "another run was started or resumed here meanwhile; give the same command again");
-        prepare(o, what);
+        log_line(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
+        log_lines(table_of(o, what.record));
     }
+    // The former run stays until the new text is known to be long enough.
+    std::optional<tokenizer> words;
+    if (int const code = at_first_rank([&] {
+            if (what.starts_over) words = checked_tokenizer(o, what.record, stages.back().options);
+            return 0;
+        });
+        code != 0)
+        return code;
+    if (is_first_rank() && what.starts_over) start_over_with(o, what, words);
     require_shared(in(o, plan_file));
     auto const plan = text_of_first_rank([&] { return plan_text(what.record); });
     if (!is_first_rank()) {

@@ -104,13 +104,15 @@ batch_line line_of(std::string const& text, std::size_t number, std::uint32_t pl
     return line;
 }
 
+// Adds the text to `all`.
 std::string answer_of(batch_line const& line, generation_result made, tokenizer const& tokenizer,
-                      stop_strings const& stops) {
+                      stop_strings const& stops, written& all) {
     if (auto const most = static_cast<std::size_t>(line.max_tokens); made.tokens.size() > most) {
         made.tokens.resize(most);
         made.stopped_at_eos = false;
     }
     auto const shown = end_at_stop(made, tokenizer, stops);
+    all.add(made, shown.stop != nullptr);
     bool const stopped = made.stopped_at_eos || shown.stop != nullptr;
     auto const rest = json_line(json{{"prompt", line.prompt},
                                      {"text", shown.text},
@@ -130,7 +132,7 @@ std::string refusal_of(batch_line const& line) {
 
 // Generates consecutive valid lines together, since their numbers are consecutive too.
 void answer(std::span<batch_line> lines, tokenizer const& tokenizer, stop_strings const& stops,
-            write_texts const& write, std::function<void(std::string const&)> const& put) {
+            write_texts const& write, std::function<void(std::string const&)> const& put, written& all) {
     for (std::size_t at = 0; at < lines.size();) {
         if (!lines[at].problem.empty()) {
             put(refusal_of(lines[at++]) + "\n");
@@ -140,7 +142,7 @@ void answer(std::span<batch_line> lines, tokenizer const& tokenizer, stop_string
         for (auto end = at; end < lines.size() && lines[end].problem.empty(); ++end)
             prompts.push_back(std::move(lines[end].tokens));
         auto const made = write(prompts, lines[at].place);
-        for (auto const& text : made) put(answer_of(lines[at++], text, tokenizer, stops) + "\n");
+        for (auto const& text : made) put(answer_of(lines[at++], text, tokenizer, stops, all) + "\n");
     }
 }
 
@@ -152,7 +154,7 @@ batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t 
     batch_count count;
     std::vector<batch_line> lines;
     auto const answer_all = [&] {
-        answer(lines, tokenizer, stops, write, put);
+        answer(lines, tokenizer, stops, write, put, count.texts);
         lines.clear();
     };
     for (std::string text; in.next(text);) {

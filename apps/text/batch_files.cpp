@@ -11,21 +11,12 @@ int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t 
     prompt_source in(o.jsonl, longest_batch_line);
     text_output out(o.out);
     stop_strings const stops(o.stop);
-    written all;
     double const start = steady_seconds();
-    auto const counted = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first) {
-        auto made = write(prompts, first);
-        for (auto& text : made) {
-            bool const at_stop = end_at_stop(text, tokenizer, stops).stop != nullptr;
-            all.add(text, at_stop);
-        }
-        return made;
-    };
     auto const count = answer_lines(
-        in, tokenizer, K, counted, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens, stops);
+        in, tokenizer, K, write, [&](std::string const& line) { out.put(line); }, positions, o.max_tokens, stops);
     if (count.lines == 0) in.fail_as_empty("expected lines {\"id\": ..., \"prompt\": \"...\"}");
     out.close();
-    log_line(statistics(all, steady_seconds() - start, unit));
+    log_line(statistics(count.texts, steady_seconds() - start, unit));
     if (count.bad == 0) return 0;
     log_line(sentence(count.bad, " of ", count.lines, " lines were bad: their answers have an \"error\""));
     return static_cast<int>(errc::data);

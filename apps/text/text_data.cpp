@@ -108,18 +108,24 @@ block_source without_bos(block_source const& tokens, token_id bos, std::size_t b
 
 }  // namespace
 
-int train_tokenizer(tokenizer_options const& o) {
-    require_writable(o.out);  // fails early
-    auto const seed = data_seed_of(o.data);
-    selected const documents(o.data, split::train, seed);
-    auto const pieces = made_by([&] { return counted_pieces(o.data.sources, documents); });
+tokenizer trained_tokenizer(data_options const& data, index_t vocabulary) {
+    selected const documents(data, split::train, data_seed_of(data));
+    auto const pieces = made_by([&] { return counted_pieces(data.sources, documents); });
     if (pieces.forgotten() > 0)
         log_line(sentence("the text has too many different pieces, so the rarest were not counted, ",
                           pieces.forgotten(), " occurrences"));
-    auto const tokenizer = tokenizer::train(pieces, static_cast<token_id>(o.vocabulary));
-    tokenizer.save(o.out);
-    log_line(sentence("wrote ", o.out, ": ", tokenizer.vocabulary_size(), " tokens, fingerprint ",
+    return tokenizer::train(pieces, static_cast<token_id>(vocabulary));
+}
+
+void write_tokenizer(tokenizer const& tokenizer, std::string const& path) {
+    tokenizer.save(path);
+    log_line(sentence("wrote ", path, ": ", tokenizer.vocabulary_size(), " tokens, fingerprint ",
                       tokenizer.fingerprint().substr(0, 16)));
+}
+
+int train_tokenizer(tokenizer_options const& o) {
+    require_writable(o.out);  // fails early
+    write_tokenizer(trained_tokenizer(o.data, o.vocabulary), o.out);
     return 0;
 }
 

@@ -19,6 +19,10 @@
 
 namespace calm::apps {
 
+// Trains a tokenizer on the training text.
+tokenizer trained_tokenizer(data_options const& data, index_t vocabulary);
+// Writes and reports it. Throws errc::storage.
+void write_tokenizer(tokenizer const& tokenizer, std::string const& path);
 // Trains a tokenizer and writes it, creating the file's folder. Throws errc::storage; checks that the file can be
 // written before it reads text.
 int train_tokenizer(tokenizer_options const& o);

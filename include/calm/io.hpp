@@ -5,7 +5,6 @@
 #include "calm/io/model_description.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/separate_autoencoder.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "calm/io/tensor_table.hpp"

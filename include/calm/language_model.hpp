@@ -1,8 +1,8 @@
 #pragma once
 // A CALM in one object: train it on documents, generate, save, load. It holds only what a program could hold itself: a
-// context, a tokenizer, the encoded text and a model. For a GPU, several processes, checkpoints or other recipes use
-// the layer below: calm/train.hpp, calm/io.hpp and calm/runs.hpp. Links libpcre2-8, simdjson, zlib and zstd; needs
-// nlohmann-json.
+// context, a tokenizer, the encoded text and a model. For a GPU also include calm/cuda.hpp, in a file that nvcc
+// compiles. For several processes, checkpoints or other recipes use the layer below: calm/train.hpp, calm/io.hpp and
+// calm/runs.hpp. Links libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
 
 #include <algorithm>
 #include <cmath>
@@ -44,13 +44,13 @@ struct language_model_options {
     token_id vocabulary = 512;  // tokens, learned from the text: 512 have about two bytes; tokenizer::byte_vocabulary,
                                 // 259, is the least
     std::uint64_t seed = 1;     // of the initial weights and of training
-    int threads = 0;            // 0: all of the machine's
+    int threads = 0;            // 0: all of the machine's; unused on a GPU
 };
 
 // Settings of a loaded language_model.
 struct load_options {
     std::uint64_t seed = 1;  // of further training
-    int threads = 0;         // 0: all of the machine's
+    int threads = 0;         // 0: all of the machine's; unused on a GPU
 };
 
 // Progress of language_model::train.
@@ -75,7 +75,7 @@ struct language_model_training {
     index_t steps = 0;                                     // of the language model
     bool is_generated = false;                             // generated text has no unseen patches (text_setting)
     std::function<void(training_report const&)> log = {};  // called about ten times per model
-    std::function<bool()> stop = {};                       // true ends the training after the current step
+    std::function<bool()> stop = {};  // true ends the training, after at most one more step (on a GPU, ten)
 };
 
 // A temperature from a number or from text: 0.5, "0.5" or "1/2".
@@ -106,17 +106,20 @@ struct generated_text : generation_result {
     std::string text;  // the continuation, without the prompt: all tokens as text
 };
 
-// A CALM of configuration C on the CPU, with its tokenizer. Not thread-safe. May be moved.
-template <model_configuration auto C> class language_model {
+// A CALM of configuration C with its tokenizer: language_model<mine> on the CPU, language_model<mine, cuda> on a GPU. A
+// model saved on one device loads on every device. Results of two devices differ by rounding. Not thread-safe. May be
+// moved.
+template <model_configuration auto C, class Backend = cpu> class language_model {
 public:
-    using model_type = calm_model<C>;                       // the type of model()
+    using backend = Backend;                                // where the model computes
+    using model_type = calm_model<C, space<Backend>>;       // the type of model()
     static constexpr index_t K = C.autoencoder.patch_size;  // tokens per patch
 
     // An untrained model for these documents: learns the vocabulary from them and encodes them for train(). Throws
     // errc::data if they have no text, errc::tokenizer if they have too little for the vocabulary, errc::usage for a
     // vocabulary below 259, and errc::memory.
     explicit language_model(std::vector<std::string> const& documents, language_model_options const& o = {}) :
-        ctx_(o.seed, o.threads), words_(tokenizer::train(with_text(documents), o.vocabulary)),
+        ctx_(context_of(o)), words_(tokenizer::train(with_text(documents), o.vocabulary)),
         text_(corpus_of(documents, words_)),
         own_(std::make_unique<owned>(words_.vocabulary_size())), tokenizer_file_{words_.file_name(), words_.lines()} {
         initialise(ctx_, own_->model);
@@ -190,7 +193,7 @@ public:
     [[nodiscard]] model_type& model() { return own_->model; }
     [[nodiscard]] model_type const& model() const { return own_->model; }  // read-only
     [[nodiscard]] tokenizer const& words() const { return words_; }        // the tokenizer
-    [[nodiscard]] context<>& ctx() { return ctx_; }                        // threads, seed, workspace
+    [[nodiscard]] context<Backend>& ctx() { return ctx_; }                 // threads, seed, workspace
     // Describes the model for config.json; only of a trained model.
     [[nodiscard]] model_description const& description() const { return description_; }
     // Counts of tokens and pairs in the text of the last training: the bigram reference of evaluate_model. Null for an
@@ -212,8 +215,16 @@ public:
 private:
     using owned = owned_model<model_type>;
 
+    // On a GPU: the one that the process uses, or number 0.
+    static context<Backend> context_of(auto const& options) {
+        if constexpr (std::is_same_v<Backend, cuda>)
+            return context<Backend>(options.seed);
+        else
+            return context<Backend>(options.seed, options.threads);
+    }
+
     language_model(stored_model const& stored, load_options const& o) :
-        ctx_(o.seed, o.threads), words_(load_tokenizer(stored)), text_(words_.specials()),
+        ctx_(context_of(o)), words_(load_tokenizer(stored)), text_(words_.specials()),
         own_(std::make_unique<owned>(words_.vocabulary_size(), model_mode::inference)),
         tokenizer_file_{std::filesystem::path(tokenizer_file_of(stored)).filename().string(),
                         std::string(mapped_file::open(tokenizer_file_of(stored)).text())},
@@ -283,6 +294,7 @@ private:
     static void set_length(training_recipe& recipe, index_t steps, std::optional<double> minutes, index_t longest) {
         recipe.steps = minutes ? 0 : steps;
         recipe.seconds = 60 * minutes.value_or(0);
+        if constexpr (device_memory<Backend>) recipe.log_every = 10;  // the host waits for every report
         recipe.warmup = warmup_of_text(minutes ? std::nullopt : std::optional(steps), minutes, longest);
     }
 
@@ -350,7 +362,7 @@ private:
         return made;
     }
 
-    context<> ctx_;
+    context<Backend> ctx_;
     tokenizer words_;
     corpus text_;                                         // empty for a loaded model
     std::unique_ptr<owned> own_;                          // never null
@@ -364,10 +376,11 @@ private:
     bool is_trained_ = false;
 };
 
-// Opens a model directory as a model of configuration C; see language_model::load.
-template <model_configuration auto C>
-[[nodiscard]] language_model<C> load(std::string const& directory, load_options const& o = {}) {
-    return language_model<C>::load(directory, o);
+// Opens a model directory as a model of configuration C, on the CPU or on a device: load<mine, cuda>("my-model"). See
+// language_model::load.
+template <model_configuration auto C, class Backend = cpu>
+[[nodiscard]] language_model<C, Backend> load(std::string const& directory, load_options const& o = {}) {
+    return language_model<C, Backend>::load(directory, o);
 }
 
 }  // namespace calm

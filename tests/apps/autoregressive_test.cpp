@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <nlohmann/json.hpp>
 #include <simdjson.h>
 
 #include "support/programs.hpp"
@@ -121,6 +122,25 @@ BOOST_AUTO_TEST_CASE(a_model_states_its_special_tokens) {
             BOOST_TEST(has(text, part), name << ": " << part);
     }
     BOOST_TEST(has(shop().content("silent/config.json"), "\"eos_token_id\": null"));
+}
+
+// A published directory with tiktoken's lines, whose first token is not byte 0, and no description of them.
+BOOST_AUTO_TEST_CASE(a_pattern_opens_a_model_with_lines_of_its_own) {
+    shop().good("mkdir lines; cp ar/model.safetensors lines; "
+                "(sed 1d ar/tokenizer.model; head -1 ar/tokenizer.model) | awk '{print $1, NR - 1}' "
+                ">lines/tokenizer.model");
+    auto config = nlohmann::json::parse(shop().content("ar/config.json"));
+    for (auto const* const key : {"calm", "bos_token_id", "eos_token_id", "pad_token_id"}) config.erase(key);
+    static_cast<void>(shop().folder().with("lines/config.json", config.dump()));
+    std::string const by_name = " --pattern gpt2";
+    for (std::string const line : {"generate lines --prompt One --max-tokens 4",
+                                   "evaluate lines --data stories:1500 --positions 20", "tokenize lines --text One"}) {
+        BOOST_TEST(has(shop().refused(line, 6), "give --pattern llama3, gpt2, cl100k, o200k or qwen"));
+        shop().good(line + by_name);
+    }
+    shop().good("inspect lines; convert lines --out copied");
+    BOOST_TEST(has(shop().good("inspect copied" + by_name).out, "tokenizer.model, pattern gpt2, fingerprint"));
+    BOOST_TEST(has(shop().refused("generate ar" + by_name, 6), "by the pattern gpt2; leave it out"));
 }
 
 // A model with any id among its eos_token_id: its texts end at once.

@@ -56,6 +56,8 @@ BOOST_AUTO_TEST_CASE(a_line_has_its_answer) {
     BOOST_TEST(has(e.answers[1], "{\"id\":7.5,\"prompt\":\"\""));
     BOOST_TEST(e.count.lines == 2U);
     BOOST_TEST(e.count.bad == 0U);
+    BOOST_TEST(e.count.texts.tokens == 9U);
+    BOOST_TEST(e.count.texts.ended == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(an_id_comes_back_byte_for_byte) {

@@ -37,13 +37,13 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_of_another_directory_is_joined) {
     BOOST_TEST(alone.status == 5);
     BOOST_TEST(has(alone.err, "key 'ae_path': expected a directory inside the model's directory or next to it"));
     std::string const advice =
-        "\nif the autoencoder is elsewhere, join the two: convert calm --autoencoder DIR --out NEW\n";
+        "\nif the autoencoder is elsewhere, join the two: calm convert calm --autoencoder DIR --out NEW\n";
     BOOST_TEST(has(alone.err, advice), alone.err);
     write_without_autoencoder(checkpoint("base", "calm"), folder.path("near"), "../away");
     auto const away = run_in(folder, "inspect near");
     BOOST_TEST(away.status == 5);
     BOOST_TEST(has(away.err, "away/config.json: "), away.err);
-    BOOST_TEST(has(away.err, "join the two: convert near --autoencoder DIR --out NEW\n"), away.err);
+    BOOST_TEST(has(away.err, "join the two: calm convert near --autoencoder DIR --out NEW\n"), away.err);
     auto const joined = run_in(folder, "convert calm --autoencoder '" + checkpoint("base", "autoencoder") +
                                            "' --out one && inspect one");
     BOOST_TEST(joined.status == 0, joined.err);

@@ -231,11 +231,14 @@ BOOST_AUTO_TEST_CASE(ranks_evaluate_and_generate_as_one_process_does) {
             // mpirun gives each rank a terminal, for which output is escaped, hence the cat.
             BOOST_TEST(well(mpirun(R) + "sh -c '" + line + prompts + " | cat'").out == one.out);
         }
-        auto const one = shop.shell(line + " --jsonl - <lines");
-        auto const two = shop.shell(mpirun(2) + line + " --jsonl - <lines");
-        BOOST_TEST(one.status == 4);
-        BOOST_TEST(two.status == 4);
-        BOOST_TEST(two.out == one.out);
+        for (std::string const stop : {"", " --stop e"}) {
+            auto const one = shop.shell(line + stop + " --jsonl - <lines");
+            auto const two = shop.shell(mpirun(2) + line + stop + " --jsonl - <lines");
+            BOOST_TEST(one.status == 4);
+            BOOST_TEST(two.status == 4);
+            BOOST_TEST(two.out == one.out);
+            BOOST_TEST(has(one.out, R"("stop_reason":"e")") != stop.empty(), one.out);
+        }
     }
 }
 

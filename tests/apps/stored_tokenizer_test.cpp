@@ -69,6 +69,25 @@ BOOST_AUTO_TEST_CASE(a_model_knows_the_pattern_of_its_lines) {
     }
 }
 
+// Without such a config.json the caller names the pattern.
+BOOST_AUTO_TEST_CASE(a_pattern_makes_lines_of_a_published_directory_readable) {
+    calm::test::temporary_folder const folder;
+    std::string const path = CALM_FIXTURES_DIR "/tokenizers/tiktoken.model";
+    auto const words = calm::apps::tokenizer_named(path, "gpt2");
+    (void)folder.with(words.file_name(), calm::apps::tokenizer_bytes(path));
+    auto model = model_in(folder, words);
+    auto const refused = [&] { return sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }); };
+    model.pattern = "gpt2";
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
+    model.pattern = "o200k";
+    BOOST_TEST(has(refused(), "by the pattern o200k; leave it out"), refused());
+    model.description.calm.reset();
+    model.pattern = "gpt2";
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
+    model.pattern.clear();
+    BOOST_TEST(has(refused(), "give --pattern llama3, gpt2"), refused());
+}
+
 BOOST_AUTO_TEST_CASE(a_published_directory_has_either_form) {
     calm::test::temporary_folder const folder;
     auto const words = calm::parse_tokenizer(calm::test::json_of(some_tokens()).text(), "");

@@ -320,7 +320,11 @@ BOOST_AUTO_TEST_CASE(a_refused_command_changes_nothing_of_a_run) {
     auto const before = files();
     shop.good("cp text.txt as_it_was.txt; echo 1 >>text.txt");
     BOOST_TEST(has(shop.refused(stage + "--steps 3"), "started with other settings"));
+    auto const another = shop.refused(run + "--steps 3");
+    BOOST_TEST(has(another, "found another one under the same name (1 documents, "), another);
+    BOOST_TEST(has(another, "start over with --fresh, or choose another --out"), another);
     shop.good("echo 1 >text.txt");  // less than a block
+    BOOST_TEST(has(shop.refused(run + "--steps 3 --fresh", 4), "the text has only"));
     BOOST_TEST(has(shop.refused(run + "--steps 3 --override --rate 1e-3", 4), "the text has only"));
     BOOST_TEST((files() == before));
     shop.good("cp as_it_was.txt text.txt");

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "calm/evaluate/evaluate.hpp"
+#include "calm/language_model.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/train/session.hpp"
@@ -11,6 +12,7 @@
 #include "support/models.hpp"
 #include "support/sanitized.hpp"
 #include "support/small.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/typed.hpp"
 
 using namespace calm;
@@ -478,4 +480,28 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_is_evaluated_as_on_the_cpu) {
     BOOST_TEST(got.posterior_std == want.posterior_std, boost::test_tools::tolerance(1e-6));
     BOOST_TEST(got.cross_entropy == want.cross_entropy, boost::test_tools::tolerance(1e-6));
     BOOST_TEST(got.patches == want.patches);
+}
+
+// A model saved on the device continues there with the same text. A model that the cpu saved continues on the device
+// with the cpu's text.
+BOOST_AUTO_TEST_CASE(a_language_model_trains_and_loads_as_on_the_cpu) {
+    static_assert(std::is_nothrow_move_constructible_v<language_model<small, emulated>>);
+    temporary_folder const folder;
+    generation_options const few{.temperature = 1, .max_tokens = 12};
+    auto const trained_on = [&]<class Backend>(context<Backend> const&, char const* name) {
+        language_model<small, Backend> model(stories(40), {.vocabulary = 280, .threads = 1});
+        std::vector<double> losses;
+        model.train(
+            {.autoencoder_steps = 2, .steps = 2, .log = [&](auto const& now) { losses.push_back(now.now.loss); }});
+        model.save(folder.path(name));
+        return std::pair(losses, model.generate("Mia was", few).tokens);
+    };
+    auto const [losses, text] = trained_on(context<>(), "here");
+    auto const [losses_there, text_there] = trained_on(context<emulated>(), "there");
+    BOOST_REQUIRE(losses.size() == 4U);
+    BOOST_TEST(close(losses_there, losses, kind::loss_of_run));
+    BOOST_TEST(have_other_tokens_than_0({text, text_there}));
+    BOOST_CHECK((load<small, emulated>(folder.path("there")).generate("Mia was", few).tokens == text_there));
+    auto from_here = load<small, emulated>(folder.path("here"));
+    BOOST_CHECK(from_here.generate("Mia was", few).tokens == text);
 }

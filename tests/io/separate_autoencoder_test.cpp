@@ -1,5 +1,5 @@
 // A CALM in the layout of the published models whose autoencoder is elsewhere.
-#include "calm/io/separate_autoencoder.hpp"
+#include "calm/io/stored_model.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -14,8 +14,7 @@ std::string found(calm::added_tokens const& tokens, std::string_view text, std::
     auto const keep = [&](std::string_view more) { out += more; };
     auto const token = [&](calm::token_id id) { out += "[" + std::to_string(id) + "]"; };
     for (; !text.empty(); text.remove_prefix(std::min(part, text.size())))
-        stream.push(text.substr(0, part), keep, token);
-    stream.finish(keep, token);
+        stream.push(text.substr(0, part), text.size() <= part, keep, token);
     return out;
 }
 

@@ -197,7 +197,12 @@ BOOST_AUTO_TEST_CASE(lines_of_an_unknown_pattern) {
     lines[0] = "IQ== 0";
     lines[33] = "AA== 33";
     auto const said = calm::test::sentence_of<calm::error>([&] { (void)calm::parse_tokenizer(text_of(lines), "t"); });
-    BOOST_TEST(has(said, "whose pattern of pieces the format does not tell: give --pattern llama3, gpt2"), said);
+    BOOST_TEST(has(said, "whose pattern of pieces the format does not tell: give --pattern llama3, gpt2, cl100k, o200k "
+                         "or qwen, or use"),
+               said);
+    // They are not written either, because they would be refused.
+    auto const words = calm::tokenizer::parse_lines(text_of(lines), "t");
+    BOOST_TEST(has(calm::test::sentence_of<calm::error>([&] { (void)words.lines(); }), "copy its tokenizer.json"));
 }
 
 BOOST_AUTO_TEST_CASE(json_that_is_no_vocabulary_of_bytes) {

@@ -31,6 +31,8 @@ struct stored_model {
     // Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
     // config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
     std::vector<token_id> ends = {};
+    // Set by the caller, for tiktoken's lines that config.json does not describe: the pattern of parse_tokenizer.
+    std::string pattern = {};
 
     [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
     // The configuration of an autoregressive model according to its config.json.
@@ -227,11 +229,13 @@ template <class Configuration> bool matches(Configuration const& compiled, store
 
 // Reads config.json and the names, shapes and types of the weights in any layout. All programs check model directories
 // with this function. A CALM's autoencoder has the sizes stated in config.json, by default the sizes of its tensors.
-// `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing.
+// `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing. The caller may
+// name another directory, anywhere, as `autoencoder`: then `ae_path`, perhaps of another machine, is not read.
 //
 // Throws errc::model_file if a file is missing or is a link out of the directory, or if the tokenizer is not a separate
-// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them.
-inline stored_model read_model_description(std::string const& named);
+// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them, and for an
+// `autoencoder` that is none, does not match, or is given for a model that needs none.
+inline stored_model read_model_description(std::string const& named, std::string const& autoencoder = "");
 
 namespace detail {
 
@@ -249,6 +253,11 @@ inline std::filesystem::path directory_of_autoencoder(stored_model const& m) {
                 in_quotes(named.string()));
     if (fs::exists(there, absent)) refuse_links_to_outside(there.string());
     return there;
+}
+
+[[noreturn]] inline void refuse_as_autoencoder(std::string const& path, std::string const& place, model_kind kind) {
+    throw error(errc::model_file, path, place,
+                "expected the directory of an autoencoder, found the directory of " + std::string(name_of(kind)));
 }
 
 [[noreturn]] inline void refuse_tokenizer(stored_model const& m, std::string const& file) {
@@ -292,31 +301,44 @@ inline std::string autoencoder_beside(stored_model const& m) {
     if (m.description.ae_path.empty())
         throw error(errc::model_file, m.weights->path(), "",
                     "expected tensors 'ae_model.*', or 'ae_path' in config.json; found neither");
-    auto const there = directory_of_autoencoder(m);
-    if (auto const kind = read_config_json((there / config_file).string()).kind; kind != model_kind::autoencoder)
-        throw error(errc::model_file, m.path(config_file), "key 'ae_path'",
-                    "expected the directory of an autoencoder, found the directory of " + std::string(name_of(kind)));
-    return there.string();
+    try {
+        auto const there = directory_of_autoencoder(m);
+        if (auto const kind = read_config_json((there / config_file).string()).kind; kind != model_kind::autoencoder)
+            refuse_as_autoencoder(m.path(config_file), "key 'ae_path'", kind);
+        return there.string();
+    } catch (error const& wrong) {
+        throw error(wrong.code(), wrong.path(), wrong.place(), wrong.reason(),
+                    std::vector{"if the autoencoder is elsewhere, join the two: calm convert " + m.directory +
+                                " --autoencoder DIR --out NEW"});
+    }
 }
 
 // Finds the autoencoder of a CALM. It is among the CALM's tensors, with the sizes in config.json or else from their
-// shapes; or it is the model named by `ae_path`, which is read.
-inline void find_autoencoder(stored_model& m) {
-    auto const& d = m.description;
+// shapes; or it is the model in the directory `elsewhere`, by default the one named by `ae_path`, which is read.
+inline void find_autoencoder(stored_model& m, std::string const& elsewhere) {
+    auto& d = m.description;
     bool const states_all = d.calm && d.calm->autoencoder;
     auto const described = m.sizes.autoencoder;
     if (std::ranges::any_of(m.weights->tensors(), [](auto& tensor) { return tensor.name.starts_with("ae_model."); })) {
+        if (!elsewhere.empty())
+            throw error(errc::model_file, m.weights->path(), "",
+                        "expected no tensors 'ae_model.*', found them: the CALM contains its autoencoder; leave " +
+                            in_quotes(elsewhere) + " out");
         if (!states_all) m.sizes.autoencoder = with_published(autoencoder_sizes(*m.weights, "ae_model."), described);
         return;
     }
-    m.autoencoder = std::make_shared<stored_model const>(read_model_description(autoencoder_beside(m)));
+    auto const there = elsewhere.empty() ? autoencoder_beside(m) : elsewhere;
+    m.autoencoder = std::make_shared<stored_model const>(read_model_description(there));
+    if (auto const kind = m.autoencoder->description.kind; kind != model_kind::autoencoder)
+        refuse_as_autoencoder(there, "", kind);
+    if (!elsewhere.empty()) d.ae_path.clear();
     m.sizes.autoencoder = m.autoencoder->sizes.autoencoder;
     difference_list list;
-    list.compare("vocab_size of ae_path", d.vocab_size, m.autoencoder->vocabulary());
+    list.compare("vocab_size", d.vocab_size, m.autoencoder->vocabulary());
     list.compare(states_all ? described : with_published(m.sizes.autoencoder, described), m.sizes.autoencoder);
     if (!list.lines.empty())
         throw error(errc::model_file, m.path(config_file), "",
-                    "the autoencoder does not match it: " + list.lines.front() +
+                    "the autoencoder in " + there + " does not match it: " + list.lines.front() +
                         "; the files belong to different models");
 }
 
@@ -354,15 +376,19 @@ inline std::vector<std::string> impossible_sizes(stored_model const& m) {
     return lines;
 }
 
-inline stored_model read_model_description(std::string const& named) {
+inline stored_model read_model_description(std::string const& named, std::string const& autoencoder) {
     std::error_code unknown;
     if (!std::filesystem::exists(named, unknown))
         throw error(errc::model_file, named, "", "no such directory; expected the directory of a model");
     stored_model m{whole_directory(named), {}};
     auto const tokenizer = detail::read_description(m);
+    if (auto const kind = m.description.kind; !autoencoder.empty() && kind != model_kind::calm)
+        throw error(errc::model_file, named, "",
+                    "expected the directory of a CALM, found the directory of " + std::string(name_of(kind)) +
+                        "; leave the autoencoder out");
     m.weights = std::make_shared<stored_weights const>(stored_weights::open(m.directory));
     if (m.weights->holds_file(tokenizer)) detail::refuse_tokenizer(m, tokenizer);
-    if (m.description.kind == model_kind::calm) detail::find_autoencoder(m);
+    if (m.description.kind == model_kind::calm) detail::find_autoencoder(m, autoencoder);
     if (auto const lines = impossible_sizes(m); !lines.empty())
         throw error(errc::model_file, m.path(config_file), "", lines.front());
     check_tensors(*m.weights, detail::tied_names_of(m.description), detail::expected_tensors(m));

@@ -20,6 +20,11 @@ inline std::string tokenizer_file_of(stored_model const& model) {
     return !is_there(lines) && is_there(json) ? json : lines;
 }
 
+// Whether its config.json describes the tokenizer of a model, as those of models that were trained here do.
+inline bool describes_tokenizer(stored_model const& model) {
+    return model.description.calm && model.description.calm->tokenizer;
+}
+
 namespace detail {
 
 // The tokenizer that config.json describes, if the file is its own: lines of a published vocabulary do not tell their
@@ -39,22 +44,26 @@ inline tokenizer described_tokenizer(std::string const& path, tokenizer_descript
 
 }  // namespace detail
 
-// The tokenizer of a model. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained
-// with.
+// The tokenizer of a model. Tiktoken's lines that config.json does not describe need model.pattern, unless they are
+// Llama 3's. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained with.
 inline tokenizer load_tokenizer(stored_model const& model) {
     auto const& d = model.description;
-    bool const described = d.calm && d.calm->tokenizer;
+    bool const described = describes_tokenizer(model);
     auto const path = tokenizer_file_of(model);
     if (!is_there(path))
         throw error(errc::tokenizer, path, "",
                     "expected the model's tokenizer, found none: put " +
                         (described ? "that file back"
                                    : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto words = described ? detail::described_tokenizer(path, *d.calm->tokenizer) : load_tokenizer(path);
+    auto words = described && model.pattern.empty() ? detail::described_tokenizer(path, *d.calm->tokenizer)
+                                                    : load_tokenizer(path, model.pattern);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
-                        words.fingerprint() + "; put the model's own tokenizer back");
+                        words.fingerprint() +
+                        (model.pattern.empty()
+                             ? "; put the model's own tokenizer back"
+                             : " by the pattern " + model.pattern + "; leave it out: config.json has the pattern"));
     if (!described && d.kind == model_kind::autoregressive) {
         auto const settings = model.path("tokenizer_config.json");
         auto const bos_first = is_there(settings) ? read_add_bos_token(settings) : std::nullopt;

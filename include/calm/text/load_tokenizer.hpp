@@ -35,11 +35,10 @@ inline bool is_json_object(std::string_view bytes) {
     }
     auto tokenizer = tokenizer::parse_lines(bytes, path, pattern);
     if (!tokenizer.is_pattern_known())
-        throw error(
-            errc::tokenizer, path, "",
-            "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
-            "pattern of pieces the format does not tell: give --pattern llama3, gpt2, cl100k, o200k or qwen, or "
-            "use the model's tokenizer.json");
+        throw error(errc::tokenizer, path, "",
+                    "expected tiktoken's file of Llama 3 or of `train tokenizer`, found another vocabulary, whose "
+                    "pattern of pieces the format does not tell: give --pattern " +
+                        names_of_rank_families() + ", or use the model's tokenizer.json");
     return tokenizer;
 }
 

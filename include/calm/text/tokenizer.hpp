@@ -73,8 +73,8 @@ public:
     }
 
     // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Lines of a published vocabulary need
-    // its pattern: llama3, gpt2, cl100k, o200k or qwen; Llama 3's own are recognised. Throws errc::tokenizer with path
-    // and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
+    // its pattern, a name of rank_families; Llama 3's own are recognised. Throws errc::tokenizer with path and line,
+    // errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path,
                                                std::string_view pattern = {});
 
@@ -102,13 +102,17 @@ public:
     // Writes lines() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, lines()); }
 
-    // `base64 rank` lines, one per rank. Throws errc::usage if they cannot represent the tokenizer: a tokenizer.json
-    // may have another pattern or other special tokens.
+    // `base64 rank` lines, one per rank. Throws errc::usage if a reader that knows no pattern would not get this
+    // tokenizer from them: its file may have another pattern, other special tokens, or a first token other than byte 0.
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
-        bool const is_whole = is_markov() || !lacks_bytes_;
-        require(is_whole && parse_lines(text, "the lines").fingerprint() == fingerprint(), errc::usage,
-                "rank lines cannot represent this tokenizer: copy its tokenizer.json");
+        auto const is_kept = [&] {
+            if (!is_markov() && lacks_bytes_) return false;
+            auto const read = parse_lines(text, "the lines");
+            return read.is_pattern_known() && read.fingerprint() == fingerprint();
+        };
+        require(is_kept(), errc::usage,
+                "rank lines cannot represent this tokenizer: copy its tokenizer.json, or the lines that it came from");
         return text;
     }
 
@@ -266,35 +270,29 @@ public:
     // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) {
         if (tokenizer_.is_markov()) return tokenizer_.encode(part, ids);
-        if (tokenizer_.v_.added.all().empty()) return search(part, ids);
-        added_.push(
-            part, [&](std::string_view text) { search(text, ids); },
-            [&](token_id id) {
-                end_search(ids);
-                add(id, ids);
-            });
+        search(part, false, ids);
     }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
-        added_.finish([&](std::string_view text) { search(text, ids); },
-                      [&](token_id id) {
-                          end_search(ids);
-                          add(id, ids);
-                      });
-        end_search(ids);
+        search({}, true, ids);
         if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
         pieces_.finish([&](std::string_view piece) { tokenizer_.encode_piece(piece, work_, ids); });
     }
 
 private:
-    // Text between the tokens of the first search.
-    void search(std::string_view text, std::vector<token_id>& ids) {
-        if (tokenizer_.v_.added_normalized.all().empty()) return add(text, ids);
-        added_normalized_.push(
-            text, [&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    void search(std::string_view part, bool ends, std::vector<token_id>& ids) {
+        added_.push(
+            part, ends, [&](std::string_view text) { search_between(text, false, ids); },
+            [&](token_id id) {
+                search_between({}, true, ids);
+                add(id, ids);
+            });
+        if (ends) search_between({}, true, ids);
     }
-    void end_search(std::vector<token_id>& ids) {
-        added_normalized_.finish([&](std::string_view part) { add(part, ids); }, [&](token_id id) { add(id, ids); });
+    // Searches the text between the tokens of the first search.
+    void search_between(std::string_view part, bool ends, std::vector<token_id>& ids) {
+        added_normalized_.push(
+            part, ends, [&](std::string_view text) { add(text, ids); }, [&](token_id id) { add(id, ids); });
     }
     void add(std::string_view text, std::vector<token_id>& ids) {
         if (tokenizer_.v_.is_nfc)
@@ -336,8 +334,8 @@ inline constexpr std::string_view llama3_fingerprint =
 inline vocabulary vocabulary_of(token_table ranks, std::string_view pattern, std::string const& path) {
     auto const family = std::find_if(rank_families.begin(), rank_families.end(),
                                      [&](rank_family const& one) { return one.name == pattern; });
-    require(family != rank_families.end(), errc::usage, "pattern '", pattern,
-            "': expected llama3, gpt2, cl100k, o200k or qwen");
+    if (family == rank_families.end())
+        throw error(errc::usage, sentence("pattern '", pattern, "': expected ", names_of_rank_families()));
     if (static_cast<std::size_t>(ranks.size() + family->more) >= limits::vocabulary)  // PAD follows
         throw error(errc::tokenizer, path, "",
                     sentence("expected fewer than ", limits::vocabulary, " tokens with the special ones of ", pattern,

@@ -63,17 +63,17 @@ public:
     // The set must outlive it.
     explicit added_token_stream(added_tokens const& tokens) : tokens_(&tokens) {}
 
-    // Calls text(std::string_view) and token(token_id) in order for what the parts so far determine.
-    template <class Text, class Token> void push(std::string_view part, Text const& text, Token const& token) {
+    // Calls text(std::string_view) and token(token_id) in order for what the parts so far determine. If the text `ends`
+    // with this part, for all of it; another text may then begin.
+    template <class Text, class Token>
+    void push(std::string_view part, bool ends, Text const& text, Token const& token) {
+        if (tokens_->all().empty()) {
+            if (!part.empty()) text(part);
+            return;
+        }
         held_ += part;
         std::string const all = std::move(held_);
-        held_ = all.substr(scan(all, true, text, token));
-    }
-    // Calls them for the rest; another text may then begin.
-    template <class Text, class Token> void finish(Text const& text, Token const& token) {
-        std::string const all = std::move(held_);
-        held_.clear();
-        scan(all, false, text, token);
+        held_ = all.substr(scan(all, !ends, text, token));
     }
 
 private:

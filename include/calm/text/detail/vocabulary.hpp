@@ -35,6 +35,14 @@ inline constexpr std::array<rank_family, 5> rank_families{{{"llama3", piece_patt
                                                            {"o200k", o200k_pattern, 1, 21},
                                                            {"qwen", qwen2_pattern, 0, 208, false, true}}};
 
+// Their names: "llama3, gpt2, cl100k, o200k or qwen".
+inline std::string names_of_rank_families() {
+    std::string all;
+    for (auto const& one : rank_families)
+        all.append(all.empty() ? "" : &one == &rank_families.back() ? " or " : ", ").append(one.name);
+    return all;
+}
+
 // V tokens, and how text is tokenised.
 struct vocabulary {
     token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
