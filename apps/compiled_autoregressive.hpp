@@ -43,7 +43,8 @@ public:
                                                  .positions = o.positions,
                                                  .sampler = token_sampler_of(o.sampler, o.temperature)};
         auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
-        auto const blocks = evaluation_blocks_of(o.data, tokenizer, {mode, 1, data_seed}, settings.block_tokens);
+        auto const blocks = with_progress(
+            evaluation_blocks_of(o.data, tokenizer, {mode, 1, data_seed}, settings.block_tokens), o.positions);
         auto ctx = context_of<Backend>(o);
         auto own = loaded(ctx, stored, tokenizer);
         auto const counts = counts_beside(stored);

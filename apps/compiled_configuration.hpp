@@ -49,8 +49,9 @@ public:
                                            .sampler = sampler_of(o.sampler, o.temperature, o.pool)};
         auto const use = d.kind == model_kind::autoencoder ? packed_for::autoencoder : packed_for::language_model;
         auto const mode = packing_for(use, o.data, tokenizer, &stored);
-        auto const blocks =
-            evaluation_blocks_of(o.data, tokenizer, {mode, size_of_patch, data_seed}, settings.block_tokens);
+        auto const blocks = with_progress(
+            evaluation_blocks_of(o.data, tokenizer, {mode, size_of_patch, data_seed}, settings.block_tokens),
+            o.positions);
         auto ctx = context_of<Backend>(o);
         if (d.kind == model_kind::autoencoder) {
             owned_model<autoencoder_type> own(tokenizer.vocabulary_size(), model_mode::inference);

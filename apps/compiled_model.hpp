@@ -25,6 +25,7 @@
 #include "products.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/evaluation_progress.hpp"
 #include "run/initial_weights.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"

@@ -44,6 +44,29 @@ bool is_option(std::string const& word) {
     return (word.starts_with("--") && word.size() > 2) || word == "-h";
 }
 
+// Whether a word looks like an option of other programs: -o.
+bool has_one_dash(std::string const& word) {
+    return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0 &&
+           !is_option(word);
+}
+
+// The name here of an option that other programs have.
+std::string usual_name(std::string const& option) {
+    static constexpr std::pair<std::string_view, char const*> names[]{{"--lr", "--rate"},
+                                                                      {"--learning-rate", "--rate"},
+                                                                      {"--batch-size", "--batch"},
+                                                                      {"--epochs", "--minutes"},
+                                                                      {"--output", "--out"},
+                                                                      {"--output-dir", "--out"},
+                                                                      {"--input", "--data"},
+                                                                      {"--dataset", "--data"},
+                                                                      {"--max-new-tokens", "--max-tokens"},
+                                                                      {"--max-length", "--max-tokens"}};
+    auto const* const found =
+        std::find_if(std::begin(names), std::end(names), [&](auto const& one) { return one.first == option; });
+    return found == std::end(names) ? "" : found->second;
+}
+
 // The value of a flag.
 std::optional<bool> truth_of(std::string const& text) {
     for (auto const* const word : {"true", "1", "yes", "on"})
@@ -203,7 +226,9 @@ void command::give(declared_option& option, std::vector<std::string> values, std
 void command::take_word_values(std::string const& name, std::vector<std::string> values) {
     auto* const option = find(name);
     if (option == nullptr) {
-        problem("there is no option " + name + did_you_mean(name, names()));
+        auto const* const usual = find(usual_name(name));
+        problem("there is no option " + name +
+                (usual != nullptr ? "; did you mean " + usual->name + "?" : did_you_mean(name, names())));
         return;
     }
     if (option->count == declared_option::value_count::none && values.empty()) values = {"true"};
@@ -231,13 +256,23 @@ void command::refuse_words(std::span<std::string const> words, std::string const
 void command::take_words(std::vector<std::string> const& words) {
     std::size_t i = 0;
     std::vector<std::string> first;
-    while (!positional_.empty() && i < words.size() && !is_option(words[i])) first.push_back(words[i++]);
+    while (!positional_.empty() && i < words.size() && !is_option(words[i]) && !has_one_dash(words[i]))
+        first.push_back(words[i++]);
     if (!first.empty() && named(positional_).count == declared_option::value_count::one_each_time)
         for (auto const& word : first) take_word_values(positional_, {word});
     else if (!first.empty())
         take_word_values(positional_, first);
     for (; i < words.size(); ++i) {
         auto const word = words[i] == "-h" ? print_help : words[i];
+        if (has_one_dash(word)) {
+            auto const all = names();
+            auto const like = std::find_if(all.begin(), all.end(),
+                                           [&](auto const& name) { return name.starts_with("-" + word.substr(0, 2)); });
+            problem("there is no option " + word + ": options begin with two dashes" +
+                    (like == all.end() ? "" : ", as " + *like));
+            while (i + 1 < words.size() && !is_option(words[i + 1])) ++i;
+            continue;
+        }
         if (!is_option(word)) {
             auto const first_stray = i;
             while (i + 1 < words.size() && !is_option(words[i + 1])) ++i;

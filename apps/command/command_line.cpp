@@ -346,8 +346,12 @@ void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::st
     c.under(heading::model);
     c.text("--set", sizes, "SIZES",
            "other sizes of the configuration, as patch_size=2,latent_size=16; compiled when they are first used");
-    c.check([&sizes, configurations = std::move(configurations)] {
+    c.check([&c, &sizes, configurations = std::move(configurations)] {
         if (sizes.empty()) return;
+        if (sizes.find('=') == std::string::npos) {
+            c.problem("--set: expected KEY=VALUE,... as patch_size=2, found '" + sizes + "'");
+            return;
+        }
         for (auto* const name : configurations())
             if (!name->empty())
                 *name = configuration_named(*name + (name->find(':') == std::string::npos ? ":" : ",") + sizes).name;
@@ -405,9 +409,10 @@ std::string usage_of_train() {
         text += before + train + " " + each + "\n";
         before = "       ";
     }
-    return text + wrapped("The first trains all that a text needs (" + train + " text). " + train +
-                          " KIND --help shows the options of text, tokenizer, autoencoder, calm or ar that are used "
-                          "most, KIND --help-all shows all.");
+    return text +
+           wrapped("The first trains all that a text needs (" + train + " text); its options are below. " + train +
+                   " KIND --help shows the options of tokenizer, autoencoder, calm or ar that are used most, "
+                   "KIND --help-all shows all.");
 }
 
 template <class Number> std::string text_of(Number value) {
@@ -1057,7 +1062,10 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
     auto const kinds = commands_of_train::names();
     std::string const kind = argc > 1 ? argv[1] : "";
     if (kind == "--help" || kind == "--help-all" || kind == "-h") {
-        text_output().put(usage_of_train());
+        text_options o;
+        command of_text(described<text_options>::name, described<text_options>::what);
+        declare(of_text, o);
+        text_output().put(usage_of_train() + "\n" + of_text.help(kind == "--help-all"));
         return std::nullopt;
     }
     if (kind == "--version") {

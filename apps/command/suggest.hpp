@@ -28,10 +28,15 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
     return row.back();
 }
 
-// "; did you mean X?" with the nearest name. Empty if more than a third of the letters differ, or if `found` is too
-// long for a name.
+// "; did you mean X?" with the shortest name that begins with `found`, else the nearest one. Empty if more than a third
+// of the letters differ, or if `found` is too long for a name.
 inline std::string did_you_mean(std::string_view found, std::vector<std::string> const& names) {
     if (names.empty() || found.size() > 100) return "";
+    std::string const* longer = nullptr;
+    for (auto const& name : names)
+        if (found.size() >= 4 && name.starts_with(found) && (longer == nullptr || name.size() < longer->size()))
+            longer = &name;
+    if (longer != nullptr) return "; did you mean " + *longer + "?";
     auto const nearest = std::min_element(names.begin(), names.end(), [&](std::string const& a, std::string const& b) {
         return edit_distance(found, a) < edit_distance(found, b);
     });

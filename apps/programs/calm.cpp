@@ -70,8 +70,16 @@ int answer(std::string const& word, std::span<char const* const> words) {
 
 int calm_main(int argc, char const* const* argv) {
     std::string const word = argc > 1 ? argv[1] : "";
-    auto const* const found =
-        std::find_if(subcommands.begin(), subcommands.end(), [&](auto const& one) { return one.name == word; });
+    auto const named = [](std::string_view name) {
+        return std::find_if(subcommands.begin(), subcommands.end(), [&](auto const& one) { return one.name == name; });
+    };
+    auto const* const found = named(word);
+    // `calm help train` is `calm train --help`.
+    if (auto const* const helped = argc == 3 && word == "help" ? named(argv[2]) : subcommands.end();
+        helped != subcommands.end()) {
+        run_as_subcommands(argv[0]);
+        return helped->run(2, std::array{argv[2], "--help"}.data());
+    }
     if (found == subcommands.end()) return run_program("calm", [&] { return answer(word, {argv, argv + argc}); });
     run_as_subcommands(argv[0]);
     return found->run(argc - 1, argv + 1);

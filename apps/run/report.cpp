@@ -87,12 +87,6 @@ std::string line_of(progress const& p, std::size_t most) {
     return line;
 }
 
-// Whether standard error is a terminal that can overwrite its line.
-bool can_write_over() {
-    auto const* const kind = std::getenv("TERM");
-    return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
-}
-
 // Width of the terminal minus one: after the last column the cursor would move to a new line. Queried each time, since
 // the terminal may be resized. A file or a pipe takes lines of any length.
 std::size_t columns() {
@@ -104,10 +98,15 @@ std::size_t columns() {
 
 }  // namespace
 
+bool overwrites_lines() {
+    auto const* const kind = std::getenv("TERM");
+    return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
 run_report::run_report() : terminal_(false) {}
 
 run_report::run_report(std::string const& directory, std::uint64_t keep) :
-    log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(can_write_over()) {}
+    log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(overwrites_lines()) {}
 
 // Ends the progress line, so that an error message starts on a new line.
 run_report::~run_report() {
@@ -121,7 +120,7 @@ void run_report::plan(memory_plan const& plan, double machine_peak) {
     table += formatted("  %-18s %10s", "total", bytes_text(plan.total()).c_str());
     print_lines(table);
     if (machine_peak > 0)
-        print_line(formatted("this machine multiplies and adds in registers at %.0f GFLOP/s with %s (100 %% of peak)",
+        print_line(formatted("peak of this machine, of which shares are given: %.0f GFLOP/s with %s",
                              machine_peak / 1e9, instructions));
 }
 

@@ -63,6 +63,9 @@ private:
     std::size_t width_ = 0;  // of the text on the terminal's line
 };
 
+// Whether standard error is a terminal that can overwrite its line.
+bool overwrites_lines();
+
 // The file of a run's metrics.
 inline constexpr char const* metrics_file = "metrics.jsonl";
 

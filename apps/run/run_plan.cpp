@@ -53,7 +53,8 @@ std::string to_text(run_plan const& p, train_options const& o) {
     };
     line("configuration", p.configuration);
     line("parameters", grouped(p.parameters) + " to train, vocabulary " + grouped(p.vocabulary));
-    line("text", grouped(static_cast<index_t>(p.documents)) + " documents with " +
+    line("text", grouped(static_cast<index_t>(p.documents)) +
+                     (p.documents == 1 ? " document with " : " documents with ") +
                      grouped(static_cast<index_t>(p.tokens)) + " tokens; " +
                      (p.heldout_tokens > 0 ? grouped(static_cast<index_t>(p.heldout_tokens)) + " tokens held out"
                                            : "nothing is held out, so nothing is evaluated"));

@@ -500,7 +500,7 @@ void log_autoencoder(run_report& report, autoencoder_evaluation const& e) {
     if (e.token_accuracy_posterior < 0.99)
         report.print_line(
             formatted("the autoencoder restores %.2f %% of held-out tokens with its noise, which limits every "
-                      "model on it: stop, and train it until 99.9 %%",
+                      "model on it: train it for longer, until 99.9 %%",
                       100 * e.token_accuracy_posterior));
 }
 

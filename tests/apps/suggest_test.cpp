@@ -20,6 +20,9 @@ BOOST_AUTO_TEST_CASE(the_nearest_name_is_suggested) {
     BOOST_TEST(did_you_mean("x", {}) == "");
     BOOST_TEST(did_you_mean("--threads", {"--help", "--data", "--mode", "--holdout"}) == "");
     BOOST_TEST(did_you_mean("clam", {"calm", "evaluate"}) == "; did you mean calm?");
+    BOOST_TEST(did_you_mean("--temp", {"--help", "--temperature"}) == "; did you mean --temperature?");
+    BOOST_TEST(did_you_mean("--max", {"--max-tokens-of-all", "--max-tokens", "--mix"}) ==
+               "; did you mean --max-tokens?");
     BOOST_TEST(did_you_mean("fresh", {"free"}) == "");          // 2 of 5 letters
     BOOST_TEST(did_you_mean("--sampel", {"--samples"}) != "");  // 2 of 9
     BOOST_TEST(listed({"a"}) == "a");
