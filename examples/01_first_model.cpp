@@ -9,6 +9,8 @@ constexpr calm::configuration<> mine{
     .hidden_size = 96,
     .intermediate_size = 192,
     .num_hidden_layers = 2,
+    .num_attention_heads = 4,
+    .num_key_value_heads = 4,
     .head = {.num_mlp_layers = 2}};
 
 int main() {
