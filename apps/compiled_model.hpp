@@ -259,7 +259,12 @@ protected:
     static std::size_t final_tokens(train_options const& o, index_t K) {
         return static_cast<std::size_t>(o.heldout_positions * K);
     }
-    static std::size_t interval_tokens(train_options const& o, index_t K) { return final_tokens(o, K) * 2 / 5; }
+    // Fewer in a run of less than ten minutes, which evaluations would fill.
+    static std::size_t interval_tokens(train_options const& o, index_t K) {
+        double const share = 0.4 * std::clamp(o.minutes.value_or(10) / 10, 0.1, 1.0);
+        return static_cast<std::size_t>(K) *
+               std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(o.heldout_positions)));
+    }
 
     // The functions that a language model supplies to its training run.
     struct learner {

@@ -312,7 +312,8 @@ void add_upkeep(command& c, train_options& o) {
                                               "steps between evaluations on held-out text (a tenth of the run)", 1,
                                               limits::steps);
     c.number<index_t, index_t>("--heldout-positions", o.heldout_positions, "N",
-                               "held-out positions to score at the end; earlier evaluations score 2/5 of them (5000)",
+                               "held-out positions to score at the end; earlier evaluations score at most 2/5 of "
+                               "them, and fewer if --minutes is below 10 (5000)",
                                1, most_heldout_positions);
     add_timeout(c, o);
     c.under(heading::devices);

@@ -76,7 +76,7 @@ struct train_options : execution_options {
     std::optional<double> random_patches;
     std::optional<patch_level> level;
     std::optional<index_t> evaluate_every;
-    index_t heldout_positions = 5000;  // scored at the end of the run, and two fifths of them before
+    index_t heldout_positions = 5000;  // scored at the end of the run, and at most two fifths before
     std::optional<index_t> save_every;
     index_t keep = 2;                                     // checkpoints kept in addition to the best
     index_t skip_nonfinite = 0;                           // non-finite steps that may be skipped
