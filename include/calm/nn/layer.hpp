@@ -28,7 +28,7 @@ namespace calm {
 
 // Rows (R, Columns) that a layer adds to its result, or nothing. They are only read.
 template <class T, index_t Columns, class Backend = cpu> struct addend {
-    std::optional<matrix_view<T const, Columns, Backend>> rows = {};
+    std::optional<matrix_view<T const, Columns, Backend>> rows = {};  // without a value: nothing to add
 };
 
 // In the place of dx: the gradient of the input is not wanted.
@@ -53,8 +53,8 @@ inline constexpr bool adds_residual_backward<Layer> = Layer::adds_residual_backw
 template <class X> inline constexpr bool is_addend = false;
 template <class T, index_t Columns, class Backend> inline constexpr bool is_addend<addend<T, Columns, Backend>> = true;
 
-// Calls f with the extra arguments if it takes them, otherwise without them. If the last one is an addend, it is passed
-// on if Adds, always.
+// Calls f with the extra arguments if it takes them, otherwise without them. An addend, which is the last argument, is
+// passed in both cases, but only if Adds.
 template <bool Adds, class F, class... More> auto with_extra_arguments(F const& f, More&... more) {
     constexpr std::size_t addends = (std::size_t{is_addend<std::remove_const_t<More>>} + ... + 0);
     constexpr std::size_t extras = sizeof...(More) - addends;

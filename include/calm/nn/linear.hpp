@@ -50,6 +50,7 @@ struct linear {
                   activations<T, In, Backend> const& dx, into mode = into::overwrite) {
         backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
+    // Weight and bias gradients alone.
     void backward(context<Backend>& ctx, saved_activations const& s, slopes const& dy, no_gradient) {
         add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
