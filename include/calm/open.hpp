@@ -1,0 +1,269 @@
+#pragma once
+// Opens a model directory of any sizes: the sizes come from its files. Its code is compiled the first time, in some 20
+// seconds, and kept for later runs. So it needs a compiler and these headers when the program runs; calm::load of
+// calm/language_model.hpp needs neither, but the sizes when the program is compiled. Not in calm/calm.hpp. Links
+// libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calm/base/detail/file.hpp"
+#include "calm/evaluate/evaluation.hpp"
+#include "calm/io/detail/sizes_source.hpp"
+#include "calm/io/detail/whole_directory.hpp"
+#include "calm/io/stored_model.hpp"
+#include "calm/language_model.hpp"
+#include "calm/model/heads.hpp"
+#include "calm/runs/detail/library_cache.hpp"
+#include "calm/runs/detail/manifest.hpp"
+#include "calm/runs/detail/opened_model.hpp"
+#include "calm/runs/model_tokenizer.hpp"
+#include "calm/sample/streamed_text.hpp"
+#include "calm/text/bigram.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "calm/version.hpp"
+
+namespace calm {
+
+namespace detail {
+
+#ifdef __clang__
+inline constexpr char const* own_compiler = "clang++";
+#else
+inline constexpr char const* own_compiler = "g++";
+#endif
+
+// The folder that holds calm/.
+inline std::string own_headers() {
+    return std::filesystem::absolute(std::filesystem::path(__FILE__).parent_path().parent_path())
+        .lexically_normal()
+        .string();
+}
+
+}  // namespace detail
+
+// How calm::open compiles and loads.
+struct open_options {
+    int threads = 0;                              // 0: all of the machine's
+    std::string compiler = detail::own_compiler;  // g++ or clang++ with the standard library of the program
+    std::string headers = detail::own_headers();  // the folder that holds calm/, of the program's version
+    std::vector<std::string> options = {"-O2", "-march=native"};  // more for the compiler, -I... among them
+    std::vector<std::string> libraries = {"-lsimdjson"};          // for its linker
+    std::function<void(std::string_view)> log = {};               // receives a line before anything is compiled
+};
+
+// Settings of any_model::evaluate.
+struct evaluation_options {
+    index_t block_tokens = 0;  // tokens per block, 0: as in training, else 256; BrierLM depends on it
+    index_t samples = 8;       // N per position, at least 2
+    std::uint64_t seed = 1;    // of all noise
+    index_t positions = 0;     // size of a random subset of positions to score; 0: all
+};
+
+// A CALM or an autoregressive model of any sizes, with its tokenizer, on the CPU. Not thread-safe. May be moved.
+class any_model {
+public:
+    // Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for a temperature
+    // that the sampler does not support, or a sampler of patches for an autoregressive model, and errc::non_finite.
+    generated_text generate(std::string_view prompt, generation_options const& o = {}) {
+        require(
+            is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
+            "calm::any_model::generate: expected no sampler for an autoregressive model, which draws single tokens; "
+            "leave it out");
+        streamed_text stream(words_);
+        auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
+        generated_text made{
+            model_->generate(words_.encode(prompt),
+                             {.T = o.temperature, .rule = o.sampler, .max_tokens = o.max_tokens, .seed = o.seed},
+                             [&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }),
+            {}};
+        static_cast<void>(pass_on(stream.flush()));
+        made.text = words_.decode(made.tokens);
+        return made;
+    }
+
+    // Scores the model on documents, packed as in its training. Throws errc::data if they fill no block, and
+    // errc::config for a block that is not a number of whole patches, 2 or more.
+    evaluation evaluate(std::vector<std::string> const& documents, evaluation_options const& o = {}) {
+        auto const& ours = stored_.description.calm;
+        index_t const trained = ours && ours->data ? ours->data->block_tokens : 0;
+        index_t const block = o.block_tokens > 0 ? o.block_tokens : trained > patch_size() ? trained : 256;
+        auto const blocks = blocks_of(documents, static_cast<std::size_t>(block));
+        std::optional<bigram_table> counts;
+        if (auto const path = stored_.path(bigram_file); is_there(path)) counts = bigram_table::load(path);
+        std::vector<index_t> bytes;
+        for (token_id id = 0; id < words_.vocabulary_size() && !words_.is_markov(); ++id)
+            bytes.push_back(static_cast<index_t>(words_.bytes(id).size()));
+        auto found =
+            model_->evaluate(blocks, counts ? &*counts : nullptr, bytes,
+                             {.block_tokens = block, .samples = o.samples, .seed = o.seed, .positions = o.positions});
+        found.mode = mode_name(mode());
+        return found;
+    }
+
+    [[nodiscard]] tokenizer const& words() const { return words_; }  // the tokenizer
+    // Its config.json: kind, sizes, how it was trained.
+    [[nodiscard]] model_description const& description() const { return stored_.description; }
+    // K, tokens per patch; 1 for an autoregressive model.
+    [[nodiscard]] index_t patch_size() const { return is_calm() ? stored_.sizes.autoencoder.patch_size : 1; }
+
+    // See calm::open.
+    [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
+        auto const inside = in_directory(directory, "model");
+        bool const is_run =
+            !is_there(in_directory(directory, config_file)) && is_there(in_directory(inside, config_file));
+        auto stored = read_model_description(is_run ? inside : directory);
+        require_possible(stored);
+        auto words = load_tokenizer(stored);
+        auto const path = compiled_for(stored, o);
+        auto* const make = reinterpret_cast<open_function*>(function_of_library(path, "calm_open"));
+        std::unique_ptr<opened_model> model;
+        make(stored, words.vocabulary_size(), words.specials(), o.threads, model);
+        return any_model(std::move(stored), std::move(words), std::move(model));
+    }
+
+private:
+    using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, int threads,
+                               std::unique_ptr<opened_model>& to);
+
+    any_model(stored_model stored, tokenizer words, std::unique_ptr<opened_model> model) :
+        stored_(std::move(stored)), words_(std::move(words)), model_(std::move(model)) {}
+
+    [[nodiscard]] bool is_calm() const { return stored_.description.kind == model_kind::calm; }
+
+    static void require_possible(stored_model const& stored) {
+        auto const& d = stored.description;
+        require(d.kind != model_kind::autoencoder, errc::model_file, stored.directory,
+                ": expected a language model, found an autoencoder: give the directory of a CALM or of an "
+                "autoregressive model");
+        auto lines = impossible_sizes(stored);
+        if (d.kind == model_kind::calm)
+            for (auto& line : differences(stored.sizes, stored)) lines.push_back(std::move(line));
+        if (!lines.empty())
+            throw error(errc::config, stored.directory, "",
+                        "expected a model that a configuration can describe, found one that none can:", lines);
+        if (d.kind != model_kind::calm) return;
+        std::string const head(stored.sizes.head.facts->type);
+        require(head.starts_with("calm::"), errc::config, stored.directory, ": expected a head of the library, found ",
+                head, ": use calm::load with a configuration that has it");
+    }
+
+    // The library of a model of these sizes.
+    static std::string compiled_for(stored_model const& stored, open_options const& o) {
+        auto const found = in_directory(o.headers, "calm/version.hpp");
+        if (!is_there(found))
+            throw error(errc::config, found, "",
+                        "expected the headers of calm, found none: give their folder as open_options::headers, or "
+                        "compile the program with an absolute -I");
+        bool const is_calm = stored.description.kind == model_kind::calm;
+        auto const sizes = without_vocabulary(is_calm ? any_sizes(stored.sizes) : any_sizes(stored.autoregressive()));
+        library_source source{.name = "the model " + stored.directory,
+                              .text = source_of(sizes),
+                              .extension = ".cpp",
+                              .command = {o.compiler, "-std=c++20", "-DNDEBUG"},
+                              .links = o.libraries,
+                              .key = {}};
+        source.command.insert(source.command.end(), o.options.begin(), o.options.end());
+        source.command.insert(source.command.end(), {"-I" + o.headers, "-w", "-fPIC", "-shared", "-pthread"});
+        auto depends = source.command;
+        depends.insert(depends.end(), o.libraries.begin(), o.libraries.end());
+        depends.push_back(source.text);
+        for (auto const& header : headers_in(o.headers)) depends.push_back(sha256_of_file(header));
+        source.key = key_of(depends);
+        auto const say = [&](libraries_to_compile const& what) {
+            if (!o.log) return;
+            for (auto const& path : what.damaged) o.log(path + ": damaged, so it is compiled again");
+            o.log("compiling the sizes of " + stored.directory + ", once: later runs load them from " + what.directory);
+        };
+        return compiled_libraries({source}, say).front();
+    }
+
+    static std::vector<std::string> headers_in(std::string const& folder) {
+        std::vector<std::string> all;
+        for (auto const& each : std::filesystem::recursive_directory_iterator(in_directory(folder, "calm")))
+            if (each.path().extension() == ".hpp") all.push_back(each.path().string());
+        std::sort(all.begin(), all.end());
+        return all;
+    }
+
+    // Refuses another version of the library or of the standard library: objects would be laid out differently.
+    static std::string source_of(any_sizes const& sizes) {
+        auto const size = [](std::string const& type, std::size_t bytes) {
+            return " && sizeof(calm::" + type + ") == " + std::to_string(bytes);
+        };
+        return macros_of_program() +
+               "#include \"calm/runs/detail/opened_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
+               standard_library_of_program() + "static_assert(CALM_VERSION == " + std::to_string(CALM_VERSION) +
+               size("stored_model", sizeof(stored_model)) + size("evaluation", sizeof(evaluation)) +
+               size("generation_result", sizeof(generation_result)) + size("bigram_table", sizeof(bigram_table)) +
+               ",\n              \"other headers than the program's: build the program again\");\n\nnamespace {\n\n" +
+               declaration_of(sizes) +
+               "\n}  // namespace\n\nextern \"C\" void calm_open(calm::stored_model const& stored, calm::index_t "
+               "vocabulary,\n                          calm::special_tokens const& special, int threads,\n             "
+               "             std::unique_ptr<calm::opened_model>& to) {\n    to = std::make_unique<calm::opened_" +
+               (sizes.index() == 1 ? "autoregressive" : "calm") +
+               "<sizes>>(stored, vocabulary, special, threads);\n}\n";
+    }
+    // Those that change the layout of its strings and vectors.
+    static std::string macros_of_program() {
+        std::string text;
+#ifdef _GLIBCXX_DEBUG
+        text += "#define _GLIBCXX_DEBUG\n";
+#endif
+#ifdef _GLIBCXX_USE_CXX11_ABI
+        text += "#define _GLIBCXX_USE_CXX11_ABI " + std::to_string(_GLIBCXX_USE_CXX11_ABI) + "\n";
+#endif
+        return text;
+    }
+    static std::string standard_library_of_program() {
+        auto const check = [](std::string const& macro, long value) {
+            return "#if !defined(" + macro + ") || " + macro + " != " + std::to_string(value) +
+                   "\n#error another standard library than the program's: give its compiler to calm::open\n#endif\n";
+        };
+#if defined(_LIBCPP_VERSION)
+        return check("_LIBCPP_VERSION", _LIBCPP_VERSION);
+#elif defined(__GLIBCXX__)
+        return check("__GLIBCXX__", __GLIBCXX__);
+#else
+        return {};
+#endif
+    }
+
+    // How the model's documents are packed.
+    [[nodiscard]] packing mode() const {
+        auto const& d = stored_.description;
+        std::string const stated = d.calm && d.calm->data ? d.calm->data->mode : "";
+        if (!is_calm() && (stated == mode_name(packing::unbroken) || (stated.empty() && !words_.specials().bos_first)))
+            return packing::unbroken;
+        return packing_of(stated.empty() ? mode_name(packing::padded) : stated, packed_for::language_model,
+                          words_.specials());
+    }
+    [[nodiscard]] std::vector<token_id> blocks_of(std::vector<std::string> const& documents, std::size_t block) const {
+        packing_rule const rule{mode(), static_cast<std::size_t>(patch_size()), 0};
+        return evaluation_blocks(corpus_of(documents, words_), rule, block);
+    }
+
+    stored_model stored_;
+    tokenizer words_;
+    std::unique_ptr<opened_model> model_;  // never null
+};
+
+// Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles
+// code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it. Throws errc::model_file if it is not the
+// directory of a language model, errc::config if it cannot be compiled, errc::tokenizer, errc::memory, and
+// errc::storage if the cache cannot be used.
+[[nodiscard]] inline any_model open(std::string const& directory, open_options const& o = {}) {
+    return any_model::open(directory, o);
+}
+
+}  // namespace calm
