@@ -262,7 +262,8 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     if (held || own)
         log_line("to evaluate: " + line("evaluate", measure));
     else
-        log_line("nothing was held out, so nothing was measured: give a text of several documents, or --holdout M:R");
+        log_line("nothing was held out, so nothing was measured: give a text of ten documents or more, one per line of "
+                 "a .jsonl");
     log_line("to plot:     " + line("plot", {model}));
 }
 

@@ -67,6 +67,19 @@ void require_writable(std::string const& path) {
     static_cast<void>(replaced_file(path));
 }
 
+// Calls work() for the text that is held out for evaluation, which its errors name.
+template <class Work> void of_holdout(data_options const& data, Work const& work) {
+    try {
+        made_by(work);
+    } catch (error const& wrong) {
+        if (wrong.code() != errc::data) throw;
+        auto const reason =
+            sentence("--holdout ", data.holdout, ": in the text held out for evaluation: ", wrong.reason());
+        if (wrong.path().empty()) throw error(errc::data, reason);
+        throw error(errc::data, wrong.path(), wrong.place(), reason);
+    }
+}
+
 // The documents of one split of `data`, read on each visit.
 class read_text {
 public:
@@ -184,6 +197,11 @@ text_extent extent_of(data_options const& data) {
         });
     });
     all.sum = sum.value();
+    if (!data.holdout.empty() && !is_generated(data.sources)) {
+        selected const held(data, split::heldout, data_seed_of(data), true);
+        of_holdout(data,
+                   [&] { visit_documents(data.sources, held, [](std::string_view, bool) { return std::size_t{0}; }); });
+    }
     return all;
 }
 
@@ -221,13 +239,8 @@ void require_blocks(data_options const& data, tokenizer const& tokenizer, std::u
     auto const size = static_cast<std::size_t>(block);
     made_by([&] { require_block(*read_text::of(data, tokenizer, split::train, data_seed, true), rule, size); });
     if (data.holdout.empty() || is_markov(data.sources)) return;
-    try {
-        made_by([&] { require_block(*read_text::of(data, tokenizer, split::heldout, data_seed, true), rule, size); });
-    } catch (error const& wrong) {
-        if (wrong.code() != errc::data) throw;
-        throw error(errc::data, wrong.path(), wrong.place(),
-                    sentence("--holdout ", data.holdout, ": in the text held out for evaluation: ", wrong.reason()));
-    }
+    of_holdout(data,
+               [&] { require_block(*read_text::of(data, tokenizer, split::heldout, data_seed, true), rule, size); });
 }
 
 std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
