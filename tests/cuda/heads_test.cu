@@ -23,8 +23,8 @@ template <class Head> constexpr calm::configuration<Head> sizes_with(Head head) 
             uneven.num_key_value_heads,
             head};
 }
-constexpr auto with_flow = sizes_with(calm::flow{2});
-constexpr auto with_diffusion = sizes_with(calm::diffusion{2});
+constexpr auto with_flow = sizes_with(calm::flow{.num_mlp_layers = 2});
+constexpr auto with_diffusion = sizes_with(calm::diffusion{.num_mlp_layers = 2});
 constexpr auto with_margin = sizes_with(calm::margin{});
 
 constexpr auto with_drafts = sizes_with(calm::drafted{.num_mlp_layers = 2, .noise_size = 6});

@@ -15,7 +15,9 @@ namespace {
 
 template <class Head> struct model_with { static constexpr configuration<Head> value = with_head(uneven, Head{}); };
 // Uses a number of blocks that differs from the default.
-template <> struct model_with<flow> { static constexpr configuration<flow> value = with_head(uneven, flow{3}); };
+template <> struct model_with<flow> {
+    static constexpr configuration<flow> value = with_head(uneven, flow{.num_mlp_layers = 3});
+};
 using heads = boost::mpl::list<flow, diffusion, margin, drafted>;
 
 }  // namespace
@@ -46,7 +48,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
 
 // A model with equal sizes but another head refuses the file and names the file's head.
 BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
-    constexpr auto C = with_head(uneven, flow{2});
+    constexpr auto C = with_head(uneven, flow{.num_mlp_layers = 2});
     owned_model<calm_model<C>> w(7, model_mode::inference);
     context<> const ctx(3, 1);
     initialise(ctx, w.model);
@@ -54,8 +56,8 @@ BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     temporary_folder const folder;
     save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, {}));
     auto const from = read_model_description(folder.path("model"));
-    BOOST_TEST(!matches(with_head(uneven, diffusion{2}), from));
-    owned_model<calm_model<with_head(uneven, diffusion{2})>> other(7, model_mode::inference);
+    BOOST_TEST(!matches(with_head(uneven, diffusion{.num_mlp_layers = 2}), from));
+    owned_model<calm_model<with_head(uneven, diffusion{.num_mlp_layers = 2})>> other(7, model_mode::inference);
     try {
         load_calm(from, other.model);
         BOOST_ERROR("expected an error");

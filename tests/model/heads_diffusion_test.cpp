@@ -15,13 +15,13 @@ namespace {
 
 template <class Variant> struct diffusion_variant {
     static constexpr configuration<diffusion> value =
-        with_head(Variant::value, diffusion{Variant::value.head.num_mlp_layers});
+        with_head(Variant::value, diffusion{.num_mlp_layers = Variant::value.head.num_mlp_layers});
     static char const* name() { return variant_name<Variant::value>(); }
     using backend = typename Variant::backend;
 };
 using diffusion_variants = boost::mpl::transform<variants_on_devices, diffusion_variant<boost::mpl::_1>>::type;
 
-constexpr configuration<diffusion> small_diffusion = with_head(uneven, diffusion{2});
+constexpr configuration<diffusion> small_diffusion = with_head(uneven, diffusion{.num_mlp_layers = 2});
 template <class T> using checked_diffusion = diffusion_head<small_diffusion, space<cpu, T>>;
 template <class On>
 using diffusion_on = diffusion_head<small_diffusion, space<typename On::backend, typename On::scalar>>;
@@ -166,10 +166,10 @@ BOOST_AUTO_TEST_CASE(the_steps_of_a_sample_are_evenly_spaced_up_to_the_start) {
                 BOOST_TEST(sampling.trained_step(i) > sampling.trained_step(i - 1));
             }
         }
-    BOOST_TEST((diffusion_sampling{3, 999}.trained_step(1)) == 500);  // 499.5 rounds to even
-    BOOST_TEST((diffusion_sampling{100, 999}.count()) == 100);
-    BOOST_TEST((diffusion_sampling{1000, 999}.count()) == 1000);
-    BOOST_TEST((diffusion_sampling{1000, 0}.count()) == 1);
+    BOOST_TEST((diffusion_sampling{.steps = 3, .start = 999}.trained_step(1)) == 500);  // 499.5 rounds to even
+    BOOST_TEST((diffusion_sampling{.steps = 100, .start = 999}.count()) == 100);
+    BOOST_TEST((diffusion_sampling{.steps = 1000, .start = 999}.count()) == 1000);
+    BOOST_TEST((diffusion_sampling{.steps = 1000, .start = 0}.count()) == 1);
     BOOST_TEST(diffusion_sampling{}.trained_step(diffusion_sampling{}.count() - 1) == 989);
 }
 

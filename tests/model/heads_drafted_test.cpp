@@ -203,6 +203,11 @@ BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
                 std::log(law_of_token(p, h, patch, k)[static_cast<std::size_t>(patch[static_cast<std::size_t>(k)])]);
     }
     BOOST_TEST(loss(2.5) - loss(0) == 2.5 * want, boost::test_tools::tolerance(1e-10));
+    std::vector<double> z(L);
+    row_rng const place{{17, stream::generation, 5}, 0};
+    BOOST_CHECK_EXCEPTION(
+        p.model.head.sample(p.ctx, out_rows<cpu, L>(z), {.hidden = in_rows<cpu, D>(draws<double>(D, 1))}, {&place, 1}),
+        error, says(errc::usage, "expected the frozen autoencoder", "found none"));
 }
 
 // The row of each token depends on the hidden state and the earlier tokens only.

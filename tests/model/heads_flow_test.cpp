@@ -13,13 +13,14 @@ using namespace calm::test;
 namespace {
 
 template <class Variant> struct flow_variant {
-    static constexpr configuration<flow> value = with_head(Variant::value, flow{Variant::value.head.num_mlp_layers});
+    static constexpr configuration<flow> value =
+        with_head(Variant::value, flow{.num_mlp_layers = Variant::value.head.num_mlp_layers});
     static char const* name() { return variant_name<Variant::value>(); }
     using backend = typename Variant::backend;
 };
 using flow_variants = boost::mpl::transform<variants_on_devices, flow_variant<boost::mpl::_1>>::type;
 
-constexpr configuration<flow> small_flow = with_head(uneven, flow{2});
+constexpr configuration<flow> small_flow = with_head(uneven, flow{.num_mlp_layers = 2});
 template <class T> using checked_flow = flow_head<small_flow, space<cpu, T>>;
 template <class On> using flow_on = flow_head<small_flow, space<typename On::backend, typename On::scalar>>;
 
@@ -130,7 +131,7 @@ BOOST_AUTO_TEST_CASE(paths_are_followed_in_any_number_of_steps) {
                 if (order == 2) v = velocity(plus(want, v, dt / 2), time + static_cast<float>(dt / 2));
                 want = plus(want, v, dt);
             }
-            p.model.sampling = {steps, order};
+            p.model.sampling = {.steps = steps, .order = order};
             auto z = start;
             p.model.follow(p.ctx, out_rows<cpu, L>(z), in_rows<cpu, D>(hidden));
             BOOST_TEST(close_to(std::span<double const>(z), std::span<double const>(want), 1e-12, 1e-12));
