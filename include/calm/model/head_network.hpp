@@ -43,8 +43,9 @@ template <model_configuration auto C, class Space = space<>> struct head_gradien
     static constexpr index_t D = C.hidden_size;
 
     matrix_view<T, D, Backend> dhidden{};  // (R, D), overwritten; empty: only the losses are computed
-    double scale = 1;
+    double scale = 1;                      // factor of the losses
 
+    // Whether gradients are computed.
     [[nodiscard]] bool wanted() const { return dhidden.data() != nullptr; }
     // Positions first .. first + n - 1.
     [[nodiscard]] head_gradients part(index_t first, index_t n) const {

@@ -211,7 +211,7 @@ struct diffusion {
 // sample. The network is initialised to zero: it predicts zero noise and a variance between the two bounds.
 template <model_configuration auto C, class Space = space<>>
 struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
-    using base = paired_head<C, Space, diffusion_head>;
+    using base = paired_head<C, Space, diffusion_head>;  // types of the interface, loss in chunks, noise
     using base::D, base::L, base::base, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;

@@ -124,7 +124,7 @@ template <class T> struct put_beside {
 // draft.
 template <model_configuration auto C, class Space = space<>>
 struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>> {
-    using base = detail::head_network_base<C, Space, drafted_head>;
+    using base = detail::head_network_base<C, Space, drafted_head>;  // types of the interface, loss in chunks
     using base::D, base::L, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::const_latents;
@@ -146,7 +146,7 @@ struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>
         const_latents drafts;                      // (R N, L), the latents of the drafts
         Targets targets;                           // of R positions
     };
-    using given_noise = noise_type<given_targets<T, Backend>>;
+    using given_noise = noise_type<given_targets<T, Backend>>;  // from the caller
 
     draft_type draft;                 // draws the draft tokens
     embedding<W, Space> draft_table;  // (V, W); no memory if the autoencoder's table is used
@@ -202,6 +202,7 @@ struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>
     // A position has N samples and K tokens.
     static index_t rows_per_position(objective const& o) { return std::max(o.samples, K); }
 
+    // The noise of R positions, of which position r has index first + r in the step. Result in ctx.saved.
     noise_type<drawn_targets> draw_noise(context<Backend>& ctx, inputs_type const& in, objective const& o,
                                          rng_counter first) const {
         key const noise_key = ctx.random(stream::head_noise);

@@ -238,7 +238,7 @@ struct energy {
 // The last linear layer is initialised to zero, so all samples are equal at first.
 template <model_configuration auto C, class Space = space<>>
 struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> {
-    using base = detail::head_network_base<C, Space, energy_head>;
+    using base = detail::head_network_base<C, Space, energy_head>;  // types of the interface, loss in chunks
     using base::D, base::L, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::const_latents;
@@ -252,7 +252,7 @@ struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> 
         noise_view samples;  // (R N, S), uniform in [-1/2, 1/2)
         Targets targets;     // of R positions
     };
-    using given_noise = noise_type<given_targets<T, Backend>>;
+    using given_noise = noise_type<given_targets<T, Backend>>;                       // from the caller
     using norm_type = layer_norm_layer<D, Space>;                                    // on rows of width D
     using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // likewise
 
@@ -269,8 +269,9 @@ struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> 
     repeated_layer<energy_block<D, Space>, depth> mlp_blocks;  // in order
     final_layer_type final_layer;                              // initialised to give zero samples
 
-    // Without memory until `allocate`.
+    // For any number of token ids.
     explicit energy_head(index_t) : energy_head() {}
+    // Without memory until `allocate`.
     energy_head() { final_layer.template child<"linears">().template layer<2>().weight.starts = role::output; }
 
     struct saved_activations {
@@ -323,6 +324,7 @@ struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> 
         copy(ctx, z, forward(ctx, in.hidden, noise).y);
     }
 
+    // The noise of R positions, of which position r has index first + r in the step. Result in ctx.saved.
     noise_type<drawn_targets> draw_noise(context<Backend>& ctx, inputs_type const& in, objective const& o,
                                          rng_counter first) const {
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(in.hidden.extent(0) * o.samples));

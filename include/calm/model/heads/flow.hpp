@@ -67,7 +67,7 @@ struct flow {
 // compares velocities. The network is initialised to zero, so at first paths do not move.
 template <model_configuration auto C, class Space = space<>>
 struct flow_head : paired_head<C, Space, flow_head<C, Space>> {
-    using base = paired_head<C, Space, flow_head>;
+    using base = paired_head<C, Space, flow_head>;  // types of the interface, loss in chunks, noise
     using base::D, base::L, base::base, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;

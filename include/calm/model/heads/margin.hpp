@@ -45,7 +45,7 @@ struct margin {
 // closer to the guess than samples are.
 template <model_configuration auto C, class Space = space<>>
 struct margin_head : paired_head<C, Space, margin_head<C, Space>> {
-    using base = paired_head<C, Space, margin_head>;
+    using base = paired_head<C, Space, margin_head>;  // types of the interface, loss in chunks, noise
     using base::D, base::L, base::base, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;
