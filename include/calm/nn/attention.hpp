@@ -20,7 +20,8 @@ struct attention {
     using Backend = typename Space::backend;
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr index_t head_size = HeadSize;  // elements per head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
     static constexpr index_t q_width = Heads * head_size;     // width of the queries, and of the concatenated heads

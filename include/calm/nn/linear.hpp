@@ -17,7 +17,8 @@ struct linear {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = In, outputs = Out;
+    static constexpr index_t inputs = In;
+    static constexpr index_t outputs = Out;
     using input = activations<T const, In, Backend>;    // (R, In)
     using slopes = activations<T const, Out, Backend>;  // grad_output (R, Out)
 

@@ -10,7 +10,8 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
 
     using input = activations<T const, D, Backend>;                                     // (R, D)
     using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  // to (R, Inner)

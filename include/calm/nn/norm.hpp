@@ -18,7 +18,8 @@ struct rms_norm_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = Eps.value;                 // added under the root
     static constexpr bool adds_residual_backward = true;     // backward takes an addend
@@ -59,7 +60,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     static constexpr double eps = 1e-6;                      // added under the root
     static constexpr bool adds_residual_backward = true;     // backward takes an addend
@@ -102,7 +104,8 @@ template <index_t D, class Space = space<>> struct layer_norm_no_affine {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }                            // no matrix products
     static constexpr double eps = 1e-6;                                                // added under the root
     using saved_activations = typename layer_norm_layer<D, Space>::saved_activations;  // as layer_norm saves

@@ -31,7 +31,8 @@ struct elementwise_layer {
     using space_type = Space;
     using T = typename Space::storage;
     using Backend = typename Space::backend;
-    static constexpr index_t inputs = D, outputs = D;
+    static constexpr index_t inputs = D;
+    static constexpr index_t outputs = D;
     static constexpr double flops(double = 0) { return 0; }  // no matrix products
     struct saved_activations {
         activations<T const, D, Backend> x;    // (R, D)
