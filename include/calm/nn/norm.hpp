@@ -46,7 +46,7 @@ struct rms_norm_layer {
         return {x, weight.read(), eps};
     }
 
-    // dx (R, D) is overwritten with the gradient plus the addend.
+    // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r, residual.rows);
@@ -85,7 +85,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
         return s;
     }
 
-    // dx (R, D) is overwritten with the gradient plus the addend.
+    // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r,
