@@ -15,11 +15,6 @@ namespace calm::apps {
 
 namespace {
 
-std::string time_text(double seconds) {
-    if (seconds < 100) return formatted("%.0f s", seconds);
-    return seconds < 6000 ? formatted("%.0f min", seconds / 60) : formatted("%.1f h", seconds / 3600);
-}
-
 // One pass over blocks that are evaluated.
 class pass {
 public:
@@ -36,11 +31,11 @@ public:
         if (!told_ && left > 600 && !is_subset_) {
             clear();
             log_line("evaluates " + std::to_string(blocks_) + " blocks, which takes about " +
-                     time_text(seconds + left) + "; --positions 2000 would score a random part of them");
+                     duration_text(seconds + left) + "; --positions 2000 would score a random part of them");
             told_ = true;
         }
         auto const line = "evaluated " + std::to_string(blocks) + " of " + std::to_string(blocks_) + " blocks, about " +
-                          time_text(left) + " left";
+                          duration_text(left) + " left";
         if (terminal_) {
             std::fprintf(stderr, "\r%-*s", static_cast<int>(width_), line.c_str());
             std::fflush(stderr);
