@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     BOOST_TEST(made.out == "");
     BOOST_TEST(has(shop.refused(few + "--holdout 10:9 --dry-run --out none", 4),
-                   "text: --holdout 10:9: in the text held out for evaluation: no document is left"));
+                   "train: --holdout 10:9: in the text held out for evaluation: no document is left"));
     shop.good("train tokenizer --vocabulary 259 --data text.txt --out three.model; "
               "train autoencoder --config tiny --tokenizer three.model --data text.txt --batch " +
               batch +
