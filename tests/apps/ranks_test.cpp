@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "support/launchers.hpp"
 #include "support/programs.hpp"
 #include "support/sanitized.hpp"
@@ -231,13 +233,20 @@ BOOST_AUTO_TEST_CASE(ranks_evaluate_and_generate_as_one_process_does) {
             // mpirun gives each rank a terminal, for which output is escaped, hence the cat.
             BOOST_TEST(well(mpirun(R) + "sh -c '" + line + prompts + " | cat'").out == one.out);
         }
-        for (std::string const stop : {"", " --stop e"}) {
+        // Also with a character of the first text as the string that ends it.
+        std::string end;
+        for (bool const stops : {false, true}) {
+            auto const stop = stops ? " --stop '" + end + "'" : "";
             auto const one = shop.shell(line + stop + " --jsonl - <lines");
             auto const two = shop.shell(mpirun(2) + line + stop + " --jsonl - <lines");
             BOOST_TEST(one.status == 4);
             BOOST_TEST(two.status == 4);
             BOOST_TEST(two.out == one.out);
-            BOOST_TEST(has(one.out, R"("stop_reason":"e")") != stop.empty(), one.out);
+            BOOST_TEST(has(one.out, R"("stop_reason":")" + end + "\"") == stops, one.out);
+            std::string const text = nlohmann::json::parse(one.out.substr(0, one.out.find('\n'))).at("text");
+            auto const found = text.find_first_of("0123456789abcdefghijklmnopqrstuvwxyz ");
+            if (!stops) BOOST_REQUIRE_MESSAGE(found != std::string::npos, text);
+            if (!stops) end = text.substr(found, 1);
         }
     }
 }
