@@ -24,6 +24,7 @@
 #include "command/help.hpp"
 #include "command/suggest.hpp"
 #include "command/sweep_combinations.hpp"
+#include "plugin/chosen_sizes.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/run_plan.hpp"
@@ -354,8 +355,7 @@ void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::st
             return;
         }
         for (auto* const name : configurations())
-            if (!name->empty())
-                *name = configuration_named(*name + (name->find(':') == std::string::npos ? ":" : ",") + sizes).name;
+            if (!name->empty()) *name = name_with_sizes(*name, sizes);
     });
 }
 

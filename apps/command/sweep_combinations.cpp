@@ -9,7 +9,7 @@
 #include "calm/base/error.hpp"
 #include "command/command_line.hpp"
 #include "command/suggest.hpp"
-#include "registry.hpp"
+#include "plugin/chosen_sizes.hpp"
 
 namespace calm::apps {
 
@@ -31,11 +31,6 @@ varied_values values_listed(std::string const& option, std::string name, std::st
     return all;
 }
 
-// The configuration's name with one size replaced.
-std::string with_size(std::string const& configuration, std::string const& size) {
-    return configuration_named(configuration + (configuration.find(':') == std::string::npos ? ":" : ",") + size).name;
-}
-
 }  // namespace
 
 std::vector<varied_values> varied_values_of(sweep_options const& o) {
@@ -55,7 +50,7 @@ std::vector<varied_values> varied_values_of(sweep_options const& o) {
             list.is_size = true;
             try {
                 for (auto const& configuration : o.configurations)
-                    for (auto const& value : list.values) with_size(configuration, name + "=" + value);
+                    for (auto const& value : list.values) name_with_sizes(configuration, name + "=" + value);
             } catch (error const& refused) {
                 auto const hint = did_you_mean(name, options);
                 throw error(errc::usage,
@@ -95,7 +90,7 @@ std::vector<sweep_options> combinations_of_sweep(int argc, char const* const* ar
         for (auto const& word : words) pointers.push_back(word.c_str());
         auto one = lists.empty() ? all : *read_sweep(static_cast<int>(pointers.size()), pointers.data());
         for (auto const& size : sizes)
-            for (auto& name : one.configurations) name = with_size(name, size);
+            for (auto& name : one.configurations) name = name_with_sizes(name, size);
         one.varied = std::move(varied);
         one.record = all.record;
         combinations.push_back(std::move(one));

@@ -156,6 +156,11 @@ entry with_sizes(entry const& base, std::string const& text) {
     return one;
 }
 
+std::string name_with_sizes(std::string const& configuration, std::string const& assignments) {
+    char const* const between = configuration.find(':') == std::string::npos ? ":" : ",";
+    return configuration_named(configuration + between + assignments).name;
+}
+
 std::string folder_name(std::string const& configuration) {
     constexpr std::size_t longest = 200;  // a name in a folder has at most 255 bytes
     if (configuration.size() <= longest) return configuration;

@@ -13,6 +13,10 @@ namespace calm::apps {
 // errc::config for an unknown key, a value beyond its limits and sizes that no model can have.
 entry with_sizes(entry const& base, std::string const& assignments);
 
+// The name of a configuration with more assignments; those it has stay. Throws as with_sizes, and as
+// configuration_named.
+std::string name_with_sizes(std::string const& configuration, std::string const& assignments);
+
 // The name of a folder for a configuration: its own, or, if a file system might refuse one so long, its beginning and a
 // digest of all of it.
 std::string folder_name(std::string const& configuration);

@@ -116,12 +116,13 @@ calm::training_state state_of(std::string const& run) {
 // Throws errc::usage if an earlier sweep has trained for longer, since the table would compare unequal budgets.
 void trained(std::function<int(train_options const&)> const& train, train_options const& t) {
     auto const before = state_of(t.out);
-    require(!t.steps || before.step <= *t.steps, calm::errc::usage, t.out, ": expected at most ", t.steps.value_or(0),
-            " steps, as this sweep allows, found ", before.step,
-            " of an earlier sweep; choose another --out, or remove the directory");
-    require(!t.minutes || before.seconds <= 66 * *t.minutes + 10, calm::errc::usage, t.out, ": expected at most ",
-            t.minutes.value_or(0), " minutes, as this sweep allows, found ", before.seconds / 60,
-            " of an earlier sweep; choose another --out, or remove the directory");
+    auto const require_at_most = [&](auto most, auto found, bool fits, char const* unit) {
+        require(fits, calm::errc::usage, t.out, ": expected at most ", most, unit, ", as this sweep allows, found ",
+                found, " of an earlier sweep; choose another --out, or remove the directory");
+    };
+    if (t.steps) require_at_most(*t.steps, before.step, before.step <= *t.steps, " steps");
+    // A run ends after its time, with its last step.
+    if (t.minutes) require_at_most(*t.minutes, before.seconds / 60, before.seconds <= 66 * *t.minutes + 10, " minutes");
     if (int const code = train(t); code != 0) std::exit(code);
 }
 

@@ -1,15 +1,15 @@
 #include "run/evaluation_progress.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
-#include "calm/base/detail/number_text.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
 #include "run/report.hpp"
+#include "run/terminal_line.hpp"
 
 namespace calm::apps {
 
@@ -19,8 +19,8 @@ namespace {
 class pass {
 public:
     pass(index_t blocks, bool is_subset) :
-        blocks_(blocks), is_subset_(is_subset), terminal_(overwrites_lines()), next_(terminal_ ? 0.5 : 10) {}
-    ~pass() { clear(); }
+        blocks_(blocks), is_subset_(is_subset), terminal_(terminal_line::is_possible()), next_(terminal_ ? 0.5 : 10) {}
+    ~pass() { line_.clear(); }
     pass(pass const&) = delete;
     pass& operator=(pass const&) = delete;
 
@@ -29,35 +29,27 @@ public:
         if (seconds < next_ || blocks == blocks_) return;
         double const left = seconds * static_cast<double>(blocks_ - blocks) / static_cast<double>(blocks);
         if (!told_ && left > 600 && !is_subset_) {
-            clear();
+            line_.clear();
             log_line("evaluates " + std::to_string(blocks_) + " blocks, which takes about " +
                      duration_text(seconds + left) + "; --positions 2000 would score a random part of them");
             told_ = true;
         }
         auto const line = "evaluated " + std::to_string(blocks) + " of " + std::to_string(blocks_) + " blocks, about " +
                           duration_text(left) + " left";
-        if (terminal_) {
-            std::fprintf(stderr, "\r%-*s", static_cast<int>(width_), line.c_str());
-            std::fflush(stderr);
-            width_ = line.size();
-        } else {
+        if (terminal_)
+            line_.show(line);
+        else
             log_line(line);
-        }
         next_ = seconds + (terminal_ ? 0.3 : 60);
     }
 
 private:
-    void clear() {
-        if (width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(width_), "");
-        width_ = 0;
-    }
-
     index_t blocks_;
     bool is_subset_;
     bool terminal_;
+    terminal_line line_;
     double next_;  // seconds at which the next report is due
     bool told_ = false;
-    std::size_t width_ = 0;  // of the text on the terminal's line
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 

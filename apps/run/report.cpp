@@ -1,13 +1,9 @@
 #include "run/report.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,30 +83,16 @@ std::string line_of(progress const& p, std::size_t most) {
     return line;
 }
 
-// Width of the terminal minus one: after the last column the cursor would move to a new line. Queried each time, since
-// the terminal may be resized. A file or a pipe takes lines of any length.
-std::size_t columns() {
-    if (::isatty(STDERR_FILENO) != 1) return std::string::npos;
-    struct winsize size {};
-    bool const known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    return known ? size.ws_col - 1U : 79U;
-}
-
 }  // namespace
-
-bool overwrites_lines() {
-    auto const* const kind = std::getenv("TERM");
-    return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
-}
 
 run_report::run_report() : terminal_(false) {}
 
 run_report::run_report(std::string const& directory, std::uint64_t keep) :
-    log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(overwrites_lines()) {}
+    log_(std::in_place, in_directory(directory, metrics_file), keep), terminal_(terminal_line::is_possible()) {}
 
 // Ends the progress line, so that an error message starts on a new line.
 run_report::~run_report() {
-    if (terminal_ && width_ > 0) std::fputc('\n', stderr);
+    line_.end();
 }
 
 void run_report::plan(memory_plan const& plan, double machine_peak) {
@@ -159,30 +141,21 @@ void run_report::log_last() {
 void run_report::show() {
     shown_ = true;
     if (!log_) return;
-    auto const most = columns();
-    auto const line = line_of(last_, most);
-    if (terminal_) {
-        std::fprintf(stderr, "\r%-*s", static_cast<int>(std::min(width_, most)), line.c_str());
-        width_ = line.size();
-        std::fflush(stderr);
-    } else {
+    auto const line = line_of(last_, terminal_columns());
+    if (terminal_)
+        line_.show(line);
+    else
         std::fprintf(stderr, "%s\n", line.c_str());
-    }
     next_show_ = last_.seconds + (terminal_ ? 0.2 : last_.step < 1 ? 1.0 : 5.0);
 }
 
-void run_report::clear_line() {
-    if (terminal_ && width_ > 0) std::fprintf(stderr, "\r%-*s\r", static_cast<int>(std::min(width_, columns())), "");
-    width_ = 0;
-}
-
 void run_report::print_line(std::string_view sentence) {
-    clear_line();
+    line_.clear();
     log_line(sentence);
 }
 
 void run_report::print_lines(std::string_view text) {
-    clear_line();
+    line_.clear();
     log_lines(text);
 }
 
@@ -193,8 +166,7 @@ void run_report::log_now() {
 void run_report::finish() {
     log_now();
     if (!shown_) show();
-    if (terminal_ && width_ > 0) std::fputc('\n', stderr);
-    width_ = 0;
+    line_.end();
     if (last_.skipped > 0)
         print_line(formatted("%lld steps were skipped: their loss or gradients were not finite",
                              static_cast<long long>(last_.skipped)));

@@ -9,6 +9,7 @@
 
 #include "calm/runs/metrics_log.hpp"
 #include "calm/train/loop.hpp"
+#include "run/terminal_line.hpp"
 
 namespace calm::apps {
 
@@ -51,20 +52,16 @@ public:
 private:
     void show();
     void log_last();
-    void clear_line();
 
     std::optional<metrics_log> log_;
-    bool terminal_;
+    bool terminal_;  // steps overwrite its line
+    terminal_line line_;
     progress last_;
     bool shown_ = true;
     bool logged_ = true;
     bool first_time_ = true;
     double next_show_ = 0;
-    std::size_t width_ = 0;  // of the text on the terminal's line
 };
-
-// Whether standard error is a terminal that can overwrite its line.
-bool overwrites_lines();
 
 // The file of a run's metrics.
 inline constexpr char const* metrics_file = "metrics.jsonl";

@@ -106,6 +106,34 @@ struct generated_text : generation_result {
     std::string text;  // the continuation, without the prompt: all tokens as text
 };
 
+namespace detail {
+
+// The text of generate(on_tokens), whose on_tokens receives new tokens and says whether the text continues.
+template <class Generate>
+generated_text text_of_generation(tokenizer const& t, generation_options const& o, Generate const& generate) {
+    streamed_text stream(t);
+    auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
+    generated_text made{generate([&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }), {}};
+    static_cast<void>(pass_on(stream.flush()));
+    made.text = t.decode(made.tokens);
+    return made;
+}
+
+// The directory of a model: the given one, or the one in the --out of `calm train`.
+inline std::string directory_of_model(std::string const& directory) {
+    auto const inside = in_directory(directory, "model");
+    bool const is_run = !is_there(in_directory(directory, config_file)) && is_there(in_directory(inside, config_file));
+    return is_run ? inside : directory;
+}
+
+// The counts in the directory of a model, if it has them.
+inline std::optional<bigram_table> counts_in(stored_model const& stored) {
+    auto const path = stored.path(bigram_file);
+    return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
+}
+
+}  // namespace detail
+
 // A CALM of configuration C with its tokenizer: language_model<mine> on the CPU, language_model<mine, cuda> on a GPU. A
 // model saved on one device loads on every device. Results of two devices differ by rounding. Not thread-safe. May be
 // moved.
@@ -166,15 +194,9 @@ public:
         require_trained("generate");
         generation_settings const settings{
             .sampler = sampler::of(o.sampler, o.temperature), .max_tokens = o.max_tokens, .seed = o.seed};
-        streamed_text stream(words_);
-        auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
-        generated_text made{
-            calm::generate(ctx_, own_->model, words_.encode(prompt), words_.specials(), settings,
-                           [&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }),
-            {}};
-        static_cast<void>(pass_on(stream.flush()));
-        made.text = words_.decode(made.tokens);
-        return made;
+        return detail::text_of_generation(words_, o, [&](auto const& on_tokens) {
+            return calm::generate(ctx_, own_->model, words_.encode(prompt), words_.specials(), settings, on_tokens);
+        });
     }
 
     // Writes a model directory: config.json, weights, tokenizer and counts(), which calm::load and the programs `calm
@@ -206,10 +228,7 @@ public:
     // directory of a CALM, errc::config with every size that differs from C, errc::tokenizer, and errc::data for
     // damaged counts.
     [[nodiscard]] static language_model load(std::string const& directory, load_options const& o = {}) {
-        auto const inside = in_directory(directory, "model");
-        bool const is_run =
-            !is_there(in_directory(directory, config_file)) && is_there(in_directory(inside, config_file));
-        return language_model(read_calm(is_run ? inside : directory), o);
+        return language_model(read_calm(detail::directory_of_model(directory)), o);
     }
 
 private:
@@ -228,7 +247,7 @@ private:
         own_(std::make_unique<owned>(words_.vocabulary_size(), model_mode::inference)),
         tokenizer_file_{std::filesystem::path(tokenizer_file_of(stored)).filename().string(),
                         std::string(mapped_file::open(tokenizer_file_of(stored)).text())},
-        description_(stored.description), counts_(counts_in(stored)),
+        description_(stored.description), counts_(detail::counts_in(stored)),
         autoencoder_objective_(autoencoder_objective_of(stored.description)), has_gradients_(false),
         has_autoencoder_(true), is_trained_(true) {
         load_calm(ctx_, stored, own_->model);
@@ -246,11 +265,6 @@ private:
                                  ": give the directory of a CALM"));
         require_match(C, stored.vocabulary(), stored);
         return stored;
-    }
-
-    static std::optional<bigram_table> counts_in(stored_model const& stored) {
-        auto const path = stored.path(bigram_file);
-        return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
     }
 
     static std::vector<std::string> const& with_text(std::vector<std::string> const& documents) {

@@ -27,7 +27,6 @@
 #include "calm/runs/detail/manifest.hpp"
 #include "calm/runs/detail/opened_model.hpp"
 #include "calm/runs/model_tokenizer.hpp"
-#include "calm/sample/streamed_text.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
@@ -80,16 +79,11 @@ public:
             is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
             "calm::any_model::generate: expected no sampler for an autoregressive model, which draws single tokens; "
             "leave it out");
-        streamed_text stream(words_);
-        auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
-        generated_text made{
-            model_->generate(words_.encode(prompt),
-                             {.T = o.temperature, .rule = o.sampler, .max_tokens = o.max_tokens, .seed = o.seed},
-                             [&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }),
-            {}};
-        static_cast<void>(pass_on(stream.flush()));
-        made.text = words_.decode(made.tokens);
-        return made;
+        return detail::text_of_generation(words_, o, [&](auto const& on_tokens) {
+            return model_->generate(words_.encode(prompt),
+                                    {.T = o.temperature, .rule = o.sampler, .max_tokens = o.max_tokens, .seed = o.seed},
+                                    on_tokens);
+        });
     }
 
     // Scores the model on documents, packed as in its training. Throws errc::data if they fill no block, and
@@ -99,8 +93,7 @@ public:
         index_t const trained = ours && ours->data ? ours->data->block_tokens : 0;
         index_t const block = o.block_tokens > 0 ? o.block_tokens : trained > patch_size() ? trained : 256;
         auto const blocks = blocks_of(documents, static_cast<std::size_t>(block));
-        std::optional<bigram_table> counts;
-        if (auto const path = stored_.path(bigram_file); is_there(path)) counts = bigram_table::load(path);
+        auto const counts = detail::counts_in(stored_);
         std::vector<index_t> bytes;
         for (token_id id = 0; id < words_.vocabulary_size() && !words_.is_markov(); ++id)
             bytes.push_back(static_cast<index_t>(words_.bytes(id).size()));
@@ -119,10 +112,7 @@ public:
 
     // See calm::open.
     [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
-        auto const inside = in_directory(directory, "model");
-        bool const is_run =
-            !is_there(in_directory(directory, config_file)) && is_there(in_directory(inside, config_file));
-        auto stored = read_model_description(is_run ? inside : directory);
+        auto stored = read_model_description(detail::directory_of_model(directory));
         require_possible(stored);
         auto words = load_tokenizer(stored);
         auto const path = compiled_for(stored, o);
