@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calm/model/autoregressive.hpp"
+#include "calm/runs/model_tokenizer.hpp"
 #include "compiled_model.hpp"
 
 namespace calm::apps {

@@ -243,13 +243,6 @@ void require_blocks(data_options const& data, tokenizer const& tokenizer, std::u
                [&] { require_block(*read_text::of(data, tokenizer, split::heldout, data_seed, true), rule, size); });
 }
 
-std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
-    std::vector<index_t> bytes;
-    for (token_id id = 0; id < tokenizer.vocabulary_size() && !tokenizer.is_markov(); ++id)
-        bytes.push_back(static_cast<index_t>(tokenizer.bytes(id).size()));
-    return bytes;
-}
-
 std::vector<token_id> spread_blocks(block_source const& blocks, index_t block, std::size_t at_most) {
     std::size_t all = 0;
     blocks([&](std::span<token_id const>) { ++all; });

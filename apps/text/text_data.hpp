@@ -77,9 +77,6 @@ text_size size_of_training_text(data_options const& data, tokenizer const& token
 void require_blocks(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                     packing_rule const& rule, index_t block);
 
-// Bytes of text per token (V), 0 for special tokens; empty for Markov symbols, which have no bytes.
-std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer);
-
 // Held-out blocks: generated text from its own split, or the documents of a holdout. At most `at_most` tokens, spread
 // over the whole text, packed by a rule whose seed is the data seed. Empty if nothing is held out. Throws errc::data if
 // they are shorter than one block.

@@ -1,4 +1,4 @@
-// ceiling: 5 s, 0.5 GiB
+// ceiling: 0.5 x the rival, 0.5 GiB
 // An element-wise expression and its gradient.
 
 #include "calm/tensor/core/tensor.hpp"

@@ -49,8 +49,9 @@ struct language_model_options {
 
 // Settings of a loaded language_model.
 struct load_options {
-    std::uint64_t seed = 1;  // of further training
-    int threads = 0;         // 0: all of the machine's; unused on a GPU
+    std::uint64_t seed = 1;    // of further training
+    int threads = 0;           // 0: all of the machine's; unused on a GPU
+    std::string pattern = {};  // as in load_tokenizer: for tiktoken's lines that config.json does not describe
 };
 
 // Progress of language_model::train.
@@ -228,7 +229,9 @@ public:
     // directory of a CALM, errc::config with every size that differs from C, errc::tokenizer, and errc::data for
     // damaged counts.
     [[nodiscard]] static language_model load(std::string const& directory, load_options const& o = {}) {
-        return language_model(read_calm(detail::directory_of_model(directory)), o);
+        auto stored = read_calm(detail::directory_of_model(directory));
+        stored.pattern = o.pattern;
+        return language_model(stored, o);
     }
 
 private:

@@ -59,6 +59,7 @@ struct open_options {
     std::vector<std::string> options = {"-O2", "-march=native"};  // more for the compiler, -I... among them
     std::vector<std::string> libraries = {"-lsimdjson"};          // for its linker
     std::function<void(std::string_view)> log = {};               // receives a line before anything is compiled
+    std::string pattern = {};  // as in load_tokenizer: for tiktoken's lines that config.json does not describe
 };
 
 // Settings of any_model::evaluate.
@@ -94,11 +95,8 @@ public:
         index_t const block = o.block_tokens > 0 ? o.block_tokens : trained > patch_size() ? trained : 256;
         auto const blocks = blocks_of(documents, static_cast<std::size_t>(block));
         auto const counts = detail::counts_in(stored_);
-        std::vector<index_t> bytes;
-        for (token_id id = 0; id < words_.vocabulary_size() && !words_.is_markov(); ++id)
-            bytes.push_back(static_cast<index_t>(words_.bytes(id).size()));
         auto found =
-            model_->evaluate(blocks, counts ? &*counts : nullptr, bytes,
+            model_->evaluate(blocks, counts ? &*counts : nullptr, bytes_of_tokens(words_),
                              {.block_tokens = block, .samples = o.samples, .seed = o.seed, .positions = o.positions});
         found.mode = mode_name(mode());
         return found;
@@ -113,6 +111,7 @@ public:
     // See calm::open.
     [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
         auto stored = read_model_description(detail::directory_of_model(directory));
+        stored.pattern = o.pattern;
         require_possible(stored);
         auto words = load_tokenizer(stored);
         auto const path = compiled_for(stored, o);

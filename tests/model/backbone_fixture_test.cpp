@@ -27,8 +27,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_backbone_agrees_with_the_reference, variant, v
 
     // Keys and values are (B, heads, P, head size) in the fixture, (B, P, heads, head size) here.
     constexpr index_t heads = C.num_key_value_heads;
-    auto const& attended =
-        std::get<1>(std::get<0>(std::get<0>(s.llama.all).layers[0].all).all);  // the attention of the first block
+    using calm::detail::get;
+    auto const& attended = get<1>(get<0>(get<0>(s.llama.all).layers[0].all).all);  // the attention of the first block
     for (auto const& [name, got] :
          {std::pair("out/keys_layer0", attended.k.y), std::pair("out/values_layer0", attended.v.y)}) {
         auto const all = f.floats(name);

@@ -54,7 +54,18 @@ template <class X> inline constexpr bool is_addend = false;
 template <class T, index_t Columns, class Backend> inline constexpr bool is_addend<addend<T, Columns, Backend>> = true;
 
 // Calls f with the extra arguments if it takes them, otherwise without them. An addend, which is the last argument, is
-// passed in both cases, but only if Adds.
+// passed in both cases, but only if Adds. The first two overloads save compiling a tuple.
+template <bool Adds, class F> auto with_extra_arguments(F const& f) {
+    return f();
+}
+template <bool Adds, class F, class Only>
+requires is_addend<std::remove_const_t<Only>>
+auto with_extra_arguments(F const& f, Only& only) {
+    if constexpr (Adds)
+        return f(only);
+    else
+        return f();
+}
 template <bool Adds, class F, class... More> auto with_extra_arguments(F const& f, More&... more) {
     constexpr std::size_t addends = (std::size_t{is_addend<std::remove_const_t<More>>} + ... + 0);
     constexpr std::size_t extras = sizeof...(More) - addends;

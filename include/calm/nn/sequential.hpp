@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <tuple>
 #include <type_traits>
 
+#include "calm/base/detail/tuple.hpp"
 #include "calm/nn/layer.hpp"
 #include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"
@@ -114,9 +114,9 @@ inline constexpr bool is_called = decltype(called<Name>::so(static_cast<Layer co
 // `named`. Extra arguments of forward, backward and extend reach the layers that accept them.
 template <class... Layers> struct sequential {
     static constexpr std::size_t depth = sizeof...(Layers);  // how many layers
-    using tuple = std::tuple<Layers...>;                     // their storage
-    using first = std::tuple_element_t<0, tuple>;            // takes x
-    using last = std::tuple_element_t<depth - 1, tuple>;     // returns y
+    using tuple = detail::tuple<Layers...>;                  // their storage
+    using first = detail::tuple_element_t<0, tuple>;         // takes x
+    using last = detail::tuple_element_t<depth - 1, tuple>;  // returns y
     using space_type = space_of<first>;
     using scalar = typename space_type::storage;
     static constexpr index_t inputs = first::inputs;
@@ -125,7 +125,7 @@ template <class... Layers> struct sequential {
     tuple layers;  // in the order of forward
 
     struct saved_activations {
-        std::tuple<typename Layers::saved_activations...> all;           // one per layer
+        detail::tuple<typename Layers::saved_activations...> all;        // one per layer
         decltype(std::declval<typename last::saved_activations>().y) y;  // (R, outputs)
     };
 
@@ -134,9 +134,9 @@ template <class... Layers> struct sequential {
         return (Layers::flops(attended...) + ...);
     }
 
-    template <std::size_t I> auto& layer() { return std::get<I>(layers); }              // layer I, from 0
-    template <std::size_t I> auto const& layer() const { return std::get<I>(layers); }  // layer I, from 0
-    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }      // the child of that name
+    template <std::size_t I> auto& layer() { return detail::get<I>(layers); }              // layer I, from 0
+    template <std::size_t I> auto const& layer() const { return detail::get<I>(layers); }  // layer I, from 0
+    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }         // the child of that name
 
     static constexpr bool adds_residual = detail::adds_residual<last>;  // whether forward and extend take an addend
     static constexpr bool adds_residual_backward = detail::adds_residual_backward<first>;  // whether backward does
@@ -147,7 +147,7 @@ template <class... Layers> struct sequential {
         check_sizes(std::make_index_sequence<depth - 1>{});
         saved_activations s{};
         forward_from<0>(ctx, s, x, more...);
-        s.y = std::get<depth - 1>(s.all).y;
+        s.y = detail::get<depth - 1>(s.all).y;
         return s;
     }
 
@@ -177,12 +177,13 @@ private:
         return static_cast<std::size_t>(std::find(called.begin(), called.end(), true) - called.begin());
     }
     template <std::size_t... I> static constexpr void check_sizes(std::index_sequence<I...>) {
-        static_assert(((std::tuple_element_t<I, tuple>::outputs == std::tuple_element_t<I + 1, tuple>::inputs) && ...),
-                      "calm::sequential: the outputs of a layer must equal the inputs of the next");
+        static_assert(
+            ((detail::tuple_element_t<I, tuple>::outputs == detail::tuple_element_t<I + 1, tuple>::inputs) && ...),
+            "calm::sequential: the outputs of a layer must equal the inputs of the next");
     }
     template <std::size_t I, class Visitor> void visit_child(Visitor& visitor) {
-        auto& child = std::get<I>(layers);
-        using child_type = std::tuple_element_t<I, tuple>;
+        auto& child = detail::get<I>(layers);
+        using child_type = detail::tuple_element_t<I, tuple>;
         if constexpr (!detail::is_named<child_type>)
             visit_as(std::to_string(I), child, visitor);
         else if constexpr (child_type::name.empty)
@@ -192,17 +193,17 @@ private:
     }
     template <std::size_t I, class Context, class X, class... More>
     void forward_from(Context& ctx, saved_activations& s, X const& x, More const&... more) const {
-        auto const& layer = std::get<I>(layers);
-        std::get<I>(s.all) = detail::with_extra_arguments<I + 1 == depth>(
+        auto const& layer = detail::get<I>(layers);
+        detail::get<I>(s.all) = detail::with_extra_arguments<I + 1 == depth>(
             [&](auto const&... given) -> decltype(layer.forward(ctx, x, given...)) {
                 return layer.forward(ctx, x, given...);
             },
             more...);
-        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, std::get<I>(s.all).y, more...);
+        if constexpr (I + 1 < depth) forward_from<I + 1>(ctx, s, detail::get<I>(s.all).y, more...);
     }
     template <std::size_t I, class Context, class X, class... More>
     auto extend_from(Context& ctx, X const& x, More&... more) const {
-        auto const& layer = std::get<I>(layers);
+        auto const& layer = detail::get<I>(layers);
         auto const y = detail::with_extra_arguments<I + 1 == depth>(
             [&](auto&... given) -> decltype(detail::extended(layer, ctx, x, given...)) {
                 return detail::extended(layer, ctx, x, given...);
@@ -215,8 +216,8 @@ private:
     }
     template <std::size_t I, class Context, class DY, class DX, class... More>
     void backward_from(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
-        auto& layer = std::get<I>(layers);
-        auto const& of_layer = std::get<I>(s.all);
+        auto& layer = detail::get<I>(layers);
+        auto const& of_layer = detail::get<I>(s.all);
         auto const backward_to = [&](auto const& to) {
             detail::with_extra_arguments<I == 0>(
                 [&](auto const&... given) -> decltype(layer.backward(ctx, of_layer, dy, to, given...)) {
@@ -227,7 +228,7 @@ private:
         if constexpr (I == 0) {
             backward_to(dx);
         } else {
-            constexpr index_t width = std::tuple_element_t<I, tuple>::inputs;
+            constexpr index_t width = detail::tuple_element_t<I, tuple>::inputs;
             auto const between = ctx.workspace.template take<scalar>(extents<dyn, width>(dy.extent(0)));
             backward_to(between);
             backward_from<I - 1>(ctx, s, between, dx, more...);

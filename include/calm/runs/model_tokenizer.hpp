@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "calm/base/detail/file.hpp"
 #include "calm/io/stored_model.hpp"
@@ -76,6 +77,14 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
             " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
     return words;
+}
+
+// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for Markov symbols, which have none.
+inline std::vector<index_t> bytes_of_tokens(tokenizer const& words) {
+    std::vector<index_t> bytes;
+    for (token_id id = 0; id < words.vocabulary_size() && !words.is_markov(); ++id)
+        bytes.push_back(static_cast<index_t>(words.bytes(id).size()));
+    return bytes;
 }
 
 // States BOS, EOS and PAD in config.json, where other programs look for them. Symbols have none.

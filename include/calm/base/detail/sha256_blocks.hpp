@@ -8,7 +8,6 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
-#include <immintrin.h>
 #endif
 
 namespace calm::detail {
@@ -65,38 +64,44 @@ inline bool has_sha_instructions() {
     return found;
 }
 
+// Four 32-bit words and the bytes of a register. Compilers' vector extensions instead of <immintrin.h>, which takes
+// longer to compile than all of this folder.
+using sha_words [[gnu::vector_size(16)]] = int;
+using sha_bytes [[gnu::vector_size(16)]] = char;
+
 // Adds one block of 64 bytes to the state, by the SHA instructions.
 __attribute__((target("sha,sse4.1"), no_sanitize("address", "undefined"))) inline void
 add_sha256_block_by_instructions(std::uint32_t* s, std::uint8_t const* bytes) {
     auto const load = [](void const* from) __attribute__((target("sha,sse4.1"))) {
-        return _mm_loadu_si128(static_cast<__m128i const*>(from));
+        sha_words words;
+        __builtin_memcpy(&words, from, sizeof(words));
+        return words;
     };
     // The instructions hold the state as the words (F E B A) and (H G D C), lowest first.
-    __m128i const badc = _mm_shuffle_epi32(load(s), 0xB1);
-    __m128i const efgh = _mm_shuffle_epi32(load(s + 4), 0x1B);
-    __m128i const abef = _mm_alignr_epi8(badc, efgh, 8);
-    __m128i const cdgh = _mm_blend_epi16(efgh, badc, 0xF0);
+    sha_words const abcd = load(s);
+    sha_words const efgh = load(s + 4);
+    sha_words const abef = __builtin_shufflevector(abcd, efgh, 5, 4, 1, 0);
+    sha_words const cdgh = __builtin_shufflevector(abcd, efgh, 7, 6, 3, 2);
 
-    __m128i const big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-    __m128i w[4];
-    for (int i = 0; i < 4; ++i) w[i] = _mm_shuffle_epi8(load(bytes + 16 * i), big_endian);
-    __m128i x = abef, y = cdgh;
+    sha_bytes const big_endian{3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12};
+    sha_words w[4];
+    for (int i = 0; i < 4; ++i) w[i] = sha_words(__builtin_ia32_pshufb128(sha_bytes(load(bytes + 16 * i)), big_endian));
+    sha_words x = abef, y = cdgh;
     for (int i = 0; i < 16; ++i) {
-        __m128i& now = w[i % 4];
+        sha_words& now = w[i % 4];
         if (i >= 4) {
-            __m128i const last = w[(i + 3) % 4];
-            __m128i const sum =
-                _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), _mm_alignr_epi8(last, w[(i + 2) % 4], 4));
-            now = _mm_sha256msg2_epu32(sum, last);
+            sha_words const last = w[(i + 3) % 4];
+            sha_words const before_last = __builtin_shufflevector(w[(i + 2) % 4], last, 1, 2, 3, 4);
+            now = __builtin_ia32_sha256msg2(__builtin_ia32_sha256msg1(now, w[(i + 1) % 4]) + before_last, last);
         }
-        __m128i const k = _mm_add_epi32(now, load(sha256_constants.data() + 4 * i));
-        y = _mm_sha256rnds2_epu32(y, x, k);
-        x = _mm_sha256rnds2_epu32(x, y, _mm_shuffle_epi32(k, 0x0E));
+        sha_words const k = now + load(sha256_constants.data() + 4 * i);
+        y = __builtin_ia32_sha256rnds2(y, x, k);
+        x = __builtin_ia32_sha256rnds2(x, y, __builtin_shufflevector(k, k, 2, 3, 0, 0));
     }
-    __m128i const feba = _mm_shuffle_epi32(_mm_add_epi32(x, abef), 0x1B);
-    __m128i const dchg = _mm_shuffle_epi32(_mm_add_epi32(y, cdgh), 0xB1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(s), _mm_blend_epi16(feba, dchg, 0xF0));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(s + 4), _mm_alignr_epi8(dchg, feba, 8));
+    x += abef;
+    y += cdgh;
+    sha_words const sum[2] = {__builtin_shufflevector(x, y, 3, 2, 7, 6), __builtin_shufflevector(x, y, 1, 0, 5, 4)};
+    __builtin_memcpy(s, &sum, sizeof(sum));
 }
 #endif
 

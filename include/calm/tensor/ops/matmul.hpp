@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "calm/base/bf16.hpp"
+#include "calm/base/detail/tuple.hpp"
 #include "calm/tensor/core/tensor.hpp"
 #include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/detail/kernels/block/rows.hpp"
@@ -177,7 +177,7 @@ namespace detail {
 
 // Matrices side by side, and what an epilogue writes in addition.
 template <product_epilogue Epilogue, class Output, class... Matrices> struct product_results {
-    std::tuple<Matrices...> matrices;
+    tuple<Matrices...> matrices;
     Output output;
 };
 struct no_output {};
@@ -186,9 +186,12 @@ template <class> inline constexpr bool is_results = false;
 template <product_epilogue Epilogue, class Output, class... M>
 inline constexpr bool is_results<product_results<Epilogue, Output, M...>> = true;
 
+template <class> inline constexpr bool is_prologue = false;
+template <class T, index_t N, class Backend> inline constexpr bool is_prologue<rms_norm_prologue<T, N, Backend>> = true;
+
 template <class... M> auto operands_of(M&&... m) {
     return product_results<product_epilogue::nothing, no_output, std::remove_cvref_t<decltype(as_matrix(m))>...>{
-        {as_matrix(m)...}, {}};
+        {{as_matrix(m)}...}, {}};
 }
 template <class X> decltype(auto) results_of(X&& x) {
     if constexpr (is_results<std::remove_cvref_t<X>>)
@@ -197,10 +200,16 @@ template <class X> decltype(auto) results_of(X&& x) {
         return operands_of(x);
 }
 
+// The scalar type of a destination.
+template <class C> struct scalar_of_result {
+    using type = std::remove_cvref_t<decltype(*as_matrix(std::declval<C&>()).data)>;
+};
+template <product_epilogue Epilogue, class Output, class First, class... More>
+struct scalar_of_result<product_results<Epilogue, Output, First, More...>> : scalar_of_result<First> {};
+
 // Non-deduced, so that a call may write {.bias = b}.
 template <class C, class Backend>
-using options_of = product_options<
-    std::remove_cvref_t<decltype(*as_matrix(std::get<0>(results_of(std::declval<C&>()).matrices)).data)>, Backend>;
+using options_of = product_options<typename scalar_of_result<std::remove_cvref_t<C>>::type, Backend>;
 
 // The rows of a first factor before normalisation, and the norm that a product of few rows applies to them.
 template <class A> decltype(auto) rows_of_factor(A const& a) {
@@ -271,6 +280,25 @@ T* epilogue_output(Y const& y, std::array<product<T, W>, N> const& products) {
     return const_cast<T*>(to.data);
 }
 
+// Runs one product that has its addends.
+template <class Backend, class T, class W>
+void run_product(context<Backend>& ctx, product<T, W> const& p, product_options<T, Backend> const& with) {
+    gemm(ctx, p);
+    if constexpr (!block_backend<Backend>)
+        if (p.addend != nullptr) {
+            matrix_view<T, dyn, Backend> const c(p.c, extents<dyn, dyn>(p.m, p.n));
+            evaluate(ctx, c, c + *with.residual);
+        }
+}
+
+// One product of matrices as they are. Most are: this compiles faster than the general case.
+template <class Backend, class T, class W>
+void multiply_one(context<Backend>& ctx, product<T, W> const& p, product_options<T, Backend> const& with) {
+    std::array products{p};
+    set_addends(products, with);
+    run_product(ctx, products[0], with);
+}
+
 template <class Backend, product_epilogue Epilogue, class Y, class... C, class A, class... B, class T>
 void multiply(context<Backend>& ctx, product_results<Epilogue, Y, C...> const& to, A const& a,
               product_results<product_epilogue::nothing, no_output, B...> const& b,
@@ -279,8 +307,7 @@ void multiply(context<Backend>& ctx, product_results<Epilogue, Y, C...> const& t
                   "calm::matmul: expected as many second factors side by side as destinations");
     auto const products_of = [&](auto const& x) {
         return [&]<std::size_t... I>(std::index_sequence<I...>) {
-            std::array products{
-                product_of(as_matrix(std::get<I>(to.matrices)), x, std::get<I>(b.matrices), with.mode)...};
+            std::array products{product_of(as_matrix(get<I>(to.matrices)), x, get<I>(b.matrices), with.mode)...};
             set_addends(products, with);
             return products;
         }
@@ -296,19 +323,12 @@ void multiply(context<Backend>& ctx, product_results<Epilogue, Y, C...> const& t
         }
     }
     with_factor(ctx, a, [&](auto const& x) {
-        for (auto const& p : products_of(x)) {
-            gemm(ctx, p);
-            if constexpr (!block_backend<Backend>)
-                if (p.addend != nullptr) {
-                    matrix_view<T, dyn, Backend> const c(p.c, extents<dyn, dyn>(p.m, p.n));
-                    evaluate(ctx, c, c + *with.residual);
-                }
-        }
+        for (auto const& p : products_of(x)) run_product(ctx, p, with);
     });
-    auto const& first = std::get<0>(to.matrices);
+    auto const& first = get<0>(to.matrices);
     if constexpr (Epilogue == product_epilogue::silu)
         with_numbers([&](auto const& y, auto const& c) { evaluate(ctx, y, silu(c)); }, to.output, first);
-    if constexpr (Epilogue == product_epilogue::gated) gated(ctx, to.output, first, std::get<1>(to.matrices));
+    if constexpr (Epilogue == product_epilogue::gated) gated(ctx, to.output, first, get<1>(to.matrices));
 }
 
 }  // namespace detail
@@ -321,13 +341,13 @@ template <class... X> auto side_by_side(X&&... x) {
 // Destination c of a product that also writes y = silu(c), of c's shape. Both are views or activations, stored as one
 // type.
 template <class C, class Y> auto with_silu(C const& c, Y const& y) {
-    return detail::product_results<detail::product_epilogue::silu, Y, C>{{c}, y};
+    return detail::product_results<detail::product_epilogue::silu, Y, C>{{{c}}, y};
 }
 
 // Destinations of two products side by side that also write y = silu(gate) * up, as in SwiGLU. All are views or
 // activations, stored as one type.
 template <class C, class Y> auto with_gate(C const& gate, C const& up, Y const& y) {
-    return detail::product_results<detail::product_epilogue::gated, Y, C, C>{{gate, up}, y};
+    return detail::product_results<detail::product_epilogue::gated, Y, C, C>{{{gate}, {up}}, y};
 }
 
 // c (M, N) = or += a (M, K) b (K, N), plus what `with` adds.
@@ -340,7 +360,12 @@ template <class C, class Y> auto with_gate(C const& gate, C const& up, Y const& 
 // Throws errc::usage, with the shapes, if operands or options do not fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, detail::options_of<C, Backend> const& with = {}) {
-    detail::multiply(ctx, detail::results_of(c), a, detail::results_of(b), with);
+    using detail::is_results;
+    if constexpr (is_results<std::remove_cvref_t<C>> || is_results<B> || detail::is_prologue<A>)
+        detail::multiply(ctx, detail::results_of(c), a, detail::results_of(b), with);
+    else
+        detail::multiply_one(
+            ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), with.mode), with);
 }
 
 // x (R, N), a matrix or activations, as a factor of several products: if they run in bf16, x is rounded once for all of

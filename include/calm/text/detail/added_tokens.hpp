@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/text/detail/text_callbacks.hpp"
 
 namespace calm {
 
@@ -63,10 +64,9 @@ public:
     // The set must outlive it.
     explicit added_token_stream(added_tokens const& tokens) : tokens_(&tokens) {}
 
-    // Calls text(std::string_view) and token(token_id) in order for what the parts so far determine. If the text `ends`
-    // with this part, for all of it; another text may then begin.
-    template <class Text, class Token>
-    void push(std::string_view part, bool ends, Text const& text, Token const& token) {
+    // Calls `text` and `token` in order for what the parts so far determine. If the text `ends` with this part, for all
+    // of it; another text may then begin.
+    void push(std::string_view part, bool ends, text_callback text, token_callback token) {
         if (tokens_->all().empty()) {
             if (!part.empty()) text(part);
             return;
@@ -78,8 +78,7 @@ public:
 
 private:
     // Returns where the undecided rest begins.
-    template <class Text, class Token>
-    std::size_t scan(std::string_view all, bool open, Text const& text, Token const& token) const {
+    std::size_t scan(std::string_view all, bool open, text_callback text, token_callback token) const {
         std::size_t begin = 0;  // of the text since the last token
         std::size_t at = 0;
         while (at < all.size()) {

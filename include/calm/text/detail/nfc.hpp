@@ -18,6 +18,7 @@
 #include "calm/base/detail/utf8.hpp"
 #include "calm/base/error.hpp"
 #include "calm/text/detail/piece_limit.hpp"
+#include "calm/text/detail/text_callbacks.hpp"
 
 namespace calm {
 
@@ -78,9 +79,9 @@ inline bool begins_nfc(std::string_view) {
 // Normalizes text that comes in parts as if it came whole. Bytes that are not valid UTF-8 stay as they are.
 class nfc_stream {
 public:
-    // Calls out(std::string_view) for normalized text up to the last character that a following one cannot change.
+    // Calls `out` for normalized text up to the last character that a following one cannot change.
     // Throws errc::data for a longer run of combining characters than longest_piece, errc::tokenizer without ICU.
-    template <class Out> void push(std::string_view part, Out const& out) {
+    void push(std::string_view part, text_callback out) {
         held_ += part;
         std::size_t const ready = last_boundary(held_);
         require_piece(held_.size() - ready > longest_piece ? held_.size() - ready : 0);
@@ -88,8 +89,8 @@ public:
         held_ = all.substr(ready);
         normalize(std::string_view(all).substr(0, ready), out);
     }
-    // Calls out for the rest; another text may then begin. Throws as push.
-    template <class Out> void finish(Out const& out) {
+    // Calls `out` for the rest; another text may then begin. Throws as push.
+    void finish(text_callback out) {
         std::string const all = std::move(held_);
         held_.clear();
         normalize(all, out);
@@ -112,7 +113,7 @@ private:
     static constexpr std::size_t portion = std::size_t{16} << 20;
     static_assert(portion > longest_piece);
 
-    template <class Out> static void normalize(std::string_view text, Out const& out) {
+    static void normalize(std::string_view text, text_callback out) {
         while (!text.empty()) {
             std::size_t const valid = valid_prefix(text);
             for (std::string_view rest = text.substr(0, valid); !rest.empty();) {

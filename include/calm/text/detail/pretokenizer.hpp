@@ -20,6 +20,7 @@
 #include "calm/text/detail/ascii_pieces.hpp"
 #include "calm/text/detail/piece_limit.hpp"
 #include "calm/text/detail/piece_syntax.hpp"
+#include "calm/text/detail/text_callbacks.hpp"
 
 namespace calm {
 
@@ -109,10 +110,10 @@ public:
     // The pattern as given.
     [[nodiscard]] std::string const& pattern() const { return pattern_; }
 
-    // Calls piece(std::string_view) for every piece in order; concatenated, the pieces are the text. Text between two
-    // matches is a piece, and so is a run of bytes that are not valid UTF-8. Throws as piece_stream, but accepts pieces
-    // of any length.
-    template <class Piece> void cut(std::string_view text, Piece const& piece) const;
+    // Calls `piece` for every piece in order; concatenated, the pieces are the text. Text between two matches is a
+    // piece, and so is a run of bytes that are not valid UTF-8. Throws as piece_stream, but accepts pieces of any
+    // length.
+    void cut(std::string_view text, text_callback piece) const;
 
 private:
     friend class piece_stream;
@@ -140,23 +141,23 @@ public:
         if (!pattern.is_linear_) pcre2_set_heap_limit(limits_.get(), 64 << 10);  // KiB
     }
 
-    // Calls piece(std::string_view) for the pieces that end in the text so far. Throws errc::data for a piece longer
-    // than longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out
-    // of memory.
-    template <class Piece> void push(std::string_view part, Piece const& piece) {
+    // Calls `piece` for the pieces that end in the text so far. Throws errc::data for a piece longer than
+    // longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out of
+    // memory.
+    void push(std::string_view part, text_callback piece) {
         add(part, whole_pieces, [&](std::string_view text, bool) { piece(text); });
     }
     // Cuts the rest at the end of the text; another may then begin. Throws as push.
-    template <class Piece> void finish(Piece const& piece) {
+    void finish(text_callback piece) {
         end([&](std::string_view text, bool) { piece(text); });
         renew();
     }
 
-    // For a pattern that another one follows. As push, but calls out(std::string_view, bool ends) as soon as text
-    // belongs to a piece; `ends` says whether the piece ends there. So text without a match is not held.
-    template <class Out> void pass(std::string_view part, Out const& out) { add(part, early_pieces, out); }
+    // For a pattern that another one follows. As push, but calls `out` as soon as text belongs to a piece. So text
+    // without a match is not held.
+    void pass(std::string_view part, piece_part_callback out) { add(part, early_pieces, out); }
     // Ends the text of which the last piece is, but not the count of steps. Calls out as pass does.
-    template <class Out> void end(Out const& out) {
+    void end(piece_part_callback out) {
         cut(held_, true, whole_pieces, out);
         held_.clear();
         enough_ = 0;
@@ -180,7 +181,7 @@ private:
     static constexpr bool whole_pieces = true;
     static constexpr bool early_pieces = false;
 
-    template <class Out> void add(std::string_view part, bool whole, Out const& out) {
+    void add(std::string_view part, bool whole, piece_part_callback out) {
         steps_ += steps_a_byte * part.size();
         if (held_.empty()) {
             hold(part, cut(part, false, whole, out));
@@ -199,7 +200,7 @@ private:
 
     // Cuts off the pieces whose end is certain and, unless they must be `whole`, the text before the next match.
     // Returns where the rest begins. For a text that has ended, that is its end.
-    template <class Out> std::size_t cut(std::string_view text, bool ended, bool whole, Out const& out) {
+    std::size_t cut(std::string_view text, bool ended, bool whole, piece_part_callback out) {
         std::size_t gap = 0;  // the end of the last piece: nothing matches between it and `at`
         auto const end_gap = [&](std::size_t at) {
             if (at > gap || begun_) out(text.substr(gap, at - gap), true);
@@ -304,7 +305,7 @@ private:
     std::uint64_t steps_ = steps_a_text;
 };
 
-template <class Piece> void pretokenizer::cut(std::string_view text, Piece const& piece) const {
+inline void pretokenizer::cut(std::string_view text, text_callback piece) const {
     piece_stream whole(*this);
     whole.steps_ += piece_stream::steps_a_byte * text.size();
     whole.cut(text, true, piece_stream::whole_pieces, [&](std::string_view one, bool) { piece(one); });

@@ -1,0 +1,18 @@
+#pragma once
+// What the parts of a tokenizer hand over as they read a text.
+
+#include <string_view>
+
+#include "calm/base/detail/function_ref.hpp"
+#include "calm/base/token.hpp"
+
+namespace calm {
+
+// Receives text.
+using text_callback = detail::function_ref<void(std::string_view)>;
+// Receives a part of a piece, and whether the piece ends with it.
+using piece_part_callback = detail::function_ref<void(std::string_view, bool)>;
+// Receives a token.
+using token_callback = detail::function_ref<void(token_id)>;
+
+}  // namespace calm
