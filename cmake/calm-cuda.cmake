@@ -63,6 +63,8 @@ if(CALM_CUDA)
             # and its headers have a global type `half` (-Wshadow). Kernels must not call host functions.
             list(FILTER options INCLUDE REGEX "^-W")
             list(REMOVE_ITEM options -Wpedantic)
+            # Those of clang++ alone: nvcc compiles host code with g++ also where the C++ compiler is clang++.
+            list(FILTER options EXCLUDE REGEX "^-Wreserved")
             list(TRANSFORM options REPLACE "^-Wshadow$" "-Wshadow=local")
             list(TRANSFORM options PREPEND "-Xcompiler=")
             add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${options}>"

@@ -73,9 +73,9 @@ using sha_bytes [[gnu::vector_size(16)]] = char;
 __attribute__((target("sha,sse4.1"), no_sanitize("address", "undefined"))) inline void
 add_sha256_block_by_instructions(std::uint32_t* s, std::uint8_t const* bytes) {
     auto const load = [](void const* from) __attribute__((target("sha,sse4.1"))) {
-        sha_words words;
-        __builtin_memcpy(&words, from, sizeof(words));
-        return words;
+        sha_words loaded;
+        __builtin_memcpy(&loaded, from, sizeof(loaded));
+        return loaded;
     };
     // The instructions hold the state as the words (F E B A) and (H G D C), lowest first.
     sha_words const abcd = load(s);
