@@ -1,5 +1,5 @@
 #pragma once
-// The programs' work for an autoregressive model, in two parts as in compiled_configuration.hpp, which has a CALM's.
+// The programs' training of an autoregressive model; compiled_configuration.hpp has a CALM's.
 
 #include <memory>
 #include <optional>
@@ -13,80 +13,6 @@
 #include "compiled_model.hpp"
 
 namespace calm::apps {
-
-// What training calls to score and to sample its model; see measures_of_calm.
-template <autoregressive_configuration C, class Space> struct measures_of_autoregressive {
-    using model_type = autoregressive_model<C, Space>;
-    using context_type = context<typename Space::backend>;
-
-    evaluation (*score)(context_type&, model_type&, std::span<token_id const> blocks, special_tokens const&,
-                        bigram_table const&, token_evaluation_settings const&,
-                        std::span<index_t const> bytes_of_tokens);
-    std::string (*sample)(context_type&, model_type const&, tokenizer const&,
-                          std::vector<std::vector<token_id>> const& prompt);
-};
-
-// Evaluates and generates with configuration C in one space.
-template <autoregressive_configuration C, class Space> class autoregressive_in_use : compiled_model {
-    using Backend = typename Space::backend;
-    using model_type = autoregressive_model<C, Space>;
-
-public:
-    autoregressive_in_use(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
-
-    evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
-        auto const tokenizer = load_tokenizer(stored);
-        log_another_holdout(stored, o.data);
-        auto const data_seed = data_seed_of(o.data, &stored);
-        token_evaluation_settings const settings{.block_tokens = evaluation_block(o, stored.description, 1),
-                                                 .samples = o.samples,
-                                                 .seed = o.seed,
-                                                 .positions = o.positions,
-                                                 .sampler = token_sampler_of(o.sampler, o.temperature)};
-        auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
-        auto const blocks = with_progress(
-            evaluation_blocks_of(o.data, tokenizer, {mode, 1, data_seed}, settings.block_tokens), o.positions);
-        auto ctx = context_of<Backend>(o);
-        auto own = loaded(ctx, stored, tokenizer);
-        auto const counts = counts_beside(stored);
-        auto const bytes = bytes_of_tokens(tokenizer);
-        auto const found = calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(),
-                                                counts ? &*counts : nullptr, settings, std::span(bytes), ranks());
-        log_products(ctx);
-        return complete(found, mode, o.data, data_seed);
-    }
-
-    int generate(generate_options const& o, stored_model const& stored) const {
-        auto const tokenizer = load_tokenizer(stored);
-        auto ctx = context_of<Backend>(o);
-        auto const own = loaded(ctx, stored, tokenizer);
-        return write(ctx, o, stored, tokenizer, own.model, token_generation_settings_of(o));
-    }
-
-    double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const tokenizer = load_tokenizer(stored);
-        auto ctx = context_of<Backend>(o);
-        auto const own = loaded(ctx, stored, tokenizer);
-        return seconds_of_writing(ctx, own.model, tokenizer);
-    }
-
-    static constexpr measures_of_autoregressive<C, Space> measures = {
-        [](context<Backend>& ctx, model_type& model, std::span<token_id const> blocks, special_tokens const& special,
-           bigram_table const& counts, token_evaluation_settings const& settings,
-           std::span<index_t const> bytes_of_tokens) {
-            return calm::evaluate_model(ctx, model, blocks, special, &counts, settings, bytes_of_tokens, ranks());
-        },
-        [](context<Backend>& ctx, model_type const& model, tokenizer const& tokenizer,
-           std::vector<std::vector<token_id>> const& prompt) { return sample(ctx, model, tokenizer, prompt); }};
-
-private:
-    static owned_model<model_type> loaded(context<Backend> const& ctx, stored_model const& stored,
-                                          tokenizer const& tokenizer) {
-        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
-        load_autoregressive(ctx, stored, own.model);
-        return own;
-    }
-};
 
 // Trains configuration C in one space.
 template <autoregressive_configuration C, class Space> class autoregressive_training : compiled_model {
@@ -142,9 +68,9 @@ public:
         set_special_ids(description, tokenizer.specials());
         auto const bytes = bytes_of_tokens(tokenizer);
         auto const measure = [&](std::size_t tokens) {
-            return complete(measures_.score(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials(),
-                                            counts, {.block_tokens = block, .seed = o.seed}, bytes),
-                            mode, o.data, data_seed);
+            return completed(measures_.score(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials(),
+                                             counts, {.block_tokens = block, .seed = o.seed}, bytes, ranks()),
+                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, 1,
                      {.write =
@@ -152,9 +78,13 @@ public:
                               save_autoregressive(ctx, to, own.model, description, files);
                               counts.save(to + "/" + std::string(bigram_file));
                           },
-                      .sample = [&] { return measures_.sample(ctx, own.model, tokenizer, sample_prompt); },
+                      .sample =
+                          [&] {
+                              return tokenizer.decode(
+                                  measures_.sample(ctx, own.model, tokenizer.specials(), sample_prompt));
+                          },
                       .measure = measure,
-                      .remark = [&] { return remark_on_products(ctx); },
+                      .remark = [&] { return remark_on(unsupported_by(ctx)); },
                       .train =
                           [&](training_callbacks const& calls) {
                               calm::train_autoregressive(ctx, own.model, next_of(blocks), recipe, calls, ranks());
@@ -189,15 +119,7 @@ private:
     measures_of_autoregressive<C, Space> const& measures_;
 };
 
-// Adds evaluation and generation of configuration C, in the space that its source file is compiled for.
-template <autoregressive_configuration C>
-static void add_use_of_autoregressive(std::string const& name, recipes const& defaults, compiled_work& to) {
-    using use = autoregressive_in_use<C, CALM_SPACE>;
-    add_use<typename CALM_SPACE::backend>(std::make_shared<use const>(name, defaults), to);
-    to.measures = &use::measures;
-}
-
-// Adds the training of configuration C to a work that has its evaluation and generation, in the same space. Adds
+// Adds the training of configuration C to a work that has its loading, in the same space. Adds
 // nothing if weights are held in bf16.
 template <autoregressive_configuration C>
 static void add_training_of_autoregressive(std::string const& name, recipes const& defaults, compiled_work& to) {
@@ -214,8 +136,7 @@ static void add_training_of_autoregressive(std::string const& name, recipes cons
 // configs/ call it at program start.
 template <autoregressive_configuration C>
 static bool compile_autoregressive(std::string const& name, recipes const& defaults) {
-    compiled_work work;
-    add_use_of_autoregressive<C>(name, defaults, work);
+    compiled_work work{loading_of<C>()};
     add_training_of_autoregressive<C>(name, defaults, work);
     return register_configuration(name, C, defaults, name_of_space<CALM_SPACE>, std::move(work));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The programs' work for a CALM. It instantiates all templates, so only the source files in configs/ and plug-ins
-// include it. A plug-in compiles its two parts at the same time: calm_in_use, and calm_training.
+// The programs' training of a CALM, and with compiled_loading.hpp all of their work for it. It instantiates all
+// templates, so only the source files in configs/ and plug-ins include it.
 
 #include <memory>
 #include <optional>
@@ -12,100 +12,6 @@
 #include "compiled_model.hpp"
 
 namespace calm::apps {
-
-// What training calls to score and to sample its model. These are pointers because a plug-in compiles training apart
-// from the functions, which evaluate and generate need too.
-template <model_configuration auto C, class Space> struct measures_of_calm {
-    using model_type = calm_model<C, Space>;
-    using autoencoder_type = typename model_type::autoencoder_type;
-    using context_type = context<typename Space::backend>;
-
-    evaluation (*score)(context_type&, model_type&, std::span<token_id const> blocks, special_tokens const&,
-                        bigram_table const&, evaluation_settings const&, typename model_type::objective const&);
-    autoencoder_evaluation (*score_autoencoder)(context_type&, autoencoder_type const&,
-                                                std::vector<token_id> const& tokens, token_id pad, std::uint64_t seed);
-    std::string (*sample)(context_type&, model_type const&, tokenizer const&,
-                          std::vector<std::vector<token_id>> const& prompt);
-};
-
-// Evaluates and generates with configuration C in one space.
-template <model_configuration auto C, class Space> class calm_in_use : compiled_model {
-    using Backend = typename Space::backend;
-    using model_type = calm_model<C, Space>;
-    using autoencoder_type = typename model_type::autoencoder_type;
-
-public:
-    calm_in_use(std::string name, recipes const& defaults) : compiled_model(std::move(name), defaults) {}
-
-    evaluation evaluate(evaluate_options const& o, stored_model const& stored) const {
-        auto const& d = stored.description;
-        auto const tokenizer = load_tokenizer(stored);
-        log_another_holdout(stored, o.data);
-        auto const data_seed = data_seed_of(o.data, &stored);
-        evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
-                                           .samples = o.samples,
-                                           .seed = o.seed,
-                                           .positions = o.positions,
-                                           .sampler = sampler_of(o.sampler, o.temperature, o.pool)};
-        auto const use = d.kind == model_kind::autoencoder ? packed_for::autoencoder : packed_for::language_model;
-        auto const mode = packing_for(use, o.data, tokenizer, &stored);
-        auto const blocks = with_progress(
-            evaluation_blocks_of(o.data, tokenizer, {mode, size_of_patch, data_seed}, settings.block_tokens),
-            o.positions);
-        auto ctx = context_of<Backend>(o);
-        if (d.kind == model_kind::autoencoder) {
-            owned_model<autoencoder_type> own(tokenizer.vocabulary_size(), model_mode::inference);
-            load_autoencoder(ctx, stored, own.model);
-            auto const found = calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(), settings, ranks());
-            log_products(ctx);
-            return complete(found, mode, o.data, data_seed);
-        }
-        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
-        load_calm(ctx, stored, own.model);
-        draw_as(own.model.generator, o.head);
-        auto const counts = counts_beside(stored);
-        auto const found =
-            calm::evaluate_model(ctx, own.model, blocks, tokenizer.specials(), counts ? &*counts : nullptr, settings,
-                                 static_cast<objective>(head_objective_of(d)), ranks());
-        log_products(ctx);
-        return complete(found, mode, o.data, data_seed);
-    }
-
-    int generate(generate_options const& o, stored_model const& stored) const {
-        require(stored.description.kind == model_kind::calm, errc::config, stored.directory,
-                ": expected a CALM, found an autoencoder, which generates no text by itself");
-        auto const tokenizer = load_tokenizer(stored);
-        auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
-        load_calm(ctx, stored, own.model);
-        draw_as(own.model.generator, o.head);
-        return write(ctx, o, stored, tokenizer, own.model, generation_settings_of(o));
-    }
-
-    double seconds_per_patch(stored_model const& stored, execution_options const& o) const {
-        auto const tokenizer = load_tokenizer(stored);
-        auto ctx = context_of<Backend>(o);
-        owned_model<model_type> own(tokenizer.vocabulary_size(), model_mode::inference);
-        load_calm(ctx, stored, own.model);
-        return seconds_of_writing(ctx, own.model, tokenizer);
-    }
-
-    static constexpr measures_of_calm<C, Space> measures = {
-        [](context<Backend>& ctx, model_type& model, std::span<token_id const> blocks, special_tokens const& special,
-           bigram_table const& counts, evaluation_settings const& settings,
-           typename model_type::objective const& loss) {
-            return calm::evaluate_model(ctx, model, blocks, special, &counts, settings, loss, ranks());
-        },
-        [](context<Backend>& ctx, autoencoder_type const& model, std::vector<token_id> const& tokens, token_id pad,
-           std::uint64_t seed) { return evaluate_autoencoder(ctx, model, tokens, pad, seed, ranks()); },
-        [](context<Backend>& ctx, model_type const& model, tokenizer const& tokenizer,
-           std::vector<std::vector<token_id>> const& prompt) { return sample(ctx, model, tokenizer, prompt); }};
-
-private:
-    using objective = typename model_type::objective;
-    static constexpr index_t K = C.autoencoder.patch_size;
-    static constexpr auto size_of_patch = static_cast<std::size_t>(K);
-};
 
 // Trains configuration C in one space.
 template <model_configuration auto C, class Space> class calm_training : compiled_model {
@@ -163,7 +69,7 @@ public:
         set_special_ids(description, tokenizer.specials());
         auto const measure = [&](std::size_t tokens) {
             return measures_.score_autoencoder(ctx, own.model, spread_blocks(unseen, block, tokens),
-                                               tokenizer.specials().pad, o.seed);
+                                               tokenizer.specials().pad, o.seed, ranks());
         };
         auto calls = run.callbacks(
             recipe, blocks,
@@ -178,7 +84,7 @@ public:
         };
         run.train([&] { calm::train_autoencoder(ctx, own.model, next_of(blocks), recipe, calls, ranks()); });
         if (run.logs_end()) log_final(run.report(), measure(final_tokens(o, K)), run.steps());
-        return run.end(remark_on_products(ctx));
+        return run.end(remark_on(unsupported_by(ctx)));
     }
 
     int train_calm(train_options const& o) const {
@@ -234,15 +140,19 @@ public:
         set_special_ids(description, tokenizer.specials());
         evaluation_settings const settings{.block_tokens = block, .seed = o.seed};
         auto const measure = [&](std::size_t tokens) {
-            return complete(measures_.score(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials(),
-                                            counts, settings, recipe.objective),
-                            mode, o.data, data_seed);
+            return completed(measures_.score(ctx, own.model, spread_blocks(unseen, block, tokens), tokenizer.specials(),
+                                             counts, settings, recipe.objective, ranks()),
+                             mode, o.data, data_seed);
         };
         return learn(run, recipe, blocks, levels, o, K,
                      {.write = [&](std::string const& to) { save(ctx, to, own.model, description, files, counts); },
-                      .sample = [&] { return measures_.sample(ctx, own.model, tokenizer, sample_prompt); },
+                      .sample =
+                          [&] {
+                              return tokenizer.decode(
+                                  measures_.sample(ctx, own.model, tokenizer.specials(), sample_prompt));
+                          },
                       .measure = measure,
-                      .remark = [&] { return remark_on_products(ctx); },
+                      .remark = [&] { return remark_on(unsupported_by(ctx)); },
                       .train =
                           [&](training_callbacks const& calls) {
                               calm::train_calm(ctx, own.model, next_of(blocks), recipe, calls, ranks());
@@ -295,7 +205,8 @@ private:
     // Reports how well the frozen autoencoder of a CALM reconstructs held-out text.
     void log_frozen(run_report& report, context<Backend>& ctx, autoencoder_type& frozen,
                     std::vector<token_id> const& tokens, tokenizer const& tokenizer) const {
-        log_autoencoder(report, measures_.score_autoencoder(ctx, frozen, tokens, tokenizer.specials().pad, ctx.seed));
+        log_autoencoder(report,
+                        measures_.score_autoencoder(ctx, frozen, tokens, tokenizer.specials().pad, ctx.seed, ranks()));
     }
     // Initialises the weights: loaded from `start` or drawn at random. A given autoencoder replaces the one in `start`.
     static void begin_with(model_type& model, context<Backend> const& ctx, std::optional<stored_model> const& start,
@@ -310,15 +221,7 @@ private:
     measures_of_calm<C, Space> const& measures_;
 };
 
-// Adds evaluation and generation of configuration C, in the space that its source file is compiled for.
-template <model_configuration auto C>
-static void add_use_of_calm(std::string const& name, recipes const& defaults, compiled_work& to) {
-    using use = calm_in_use<C, CALM_SPACE>;
-    add_use<typename CALM_SPACE::backend>(std::make_shared<use const>(name, defaults), to);
-    to.measures = &use::measures;
-}
-
-// Adds the training of configuration C to a work that has its evaluation and generation, in the same space. Adds
+// Adds the training of configuration C to a work that has its loading, in the same space. Adds
 // nothing if weights are held in bf16.
 template <model_configuration auto C>
 static void add_training_of_calm(std::string const& name, recipes const& defaults, compiled_work& to) {
@@ -339,8 +242,7 @@ static void add_training_of_calm(std::string const& name, recipes const& default
 template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
     add_head<std::remove_cvref_t<decltype(C.head)>>();
     defaults.calm.objective = static_cast<typename calm_model<C>::objective>(defaults.calm.objective);
-    compiled_work work;
-    add_use_of_calm<C>(name, defaults, work);
+    compiled_work work{loading_of<C>()};
     add_training_of_calm<C>(name, defaults, work);
     return register_configuration(name, with_any_head(C), defaults, name_of_space<CALM_SPACE>, std::move(work));
 }

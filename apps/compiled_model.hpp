@@ -1,5 +1,5 @@
 #pragma once
-// Shared base of the programs' work for any kind of model. Only files that compile a configuration include it.
+// Shared base of the programs' training of any kind of model. Only files that compile a configuration include it.
 
 #include <algorithm>
 #include <functional>
@@ -11,10 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "calm/evaluate/evaluate.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/runs/model_tokenizer.hpp"
-#include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
@@ -22,30 +20,20 @@
 #include "calm/train/detail/throughput.hpp"
 #include "calm/train/loop.hpp"
 #include "calm/train/session.hpp"
-#include "products.hpp"
+#include "compiled_loading.hpp"
 #include "program.hpp"
 #include "registry.hpp"
-#include "run/evaluation_progress.hpp"
 #include "run/initial_weights.hpp"
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/training_run.hpp"
-#include "text/batch.hpp"
+#include "stored_work.hpp"
 #include "text/prompt.hpp"
-#include "text/shared_writing.hpp"
-#include "text/stop_strings.hpp"
 #include "text/text_output.hpp"
-#include "text/write_prompts.hpp"
-#include "text/writing.hpp"
 
 #ifdef CALM_HAS_NCCL
 #include "calm/ranks/nccl.hpp"
-#endif
-
-// The space that a source file is compiled for; the files that CMake generates for NAME@SPACE define it.
-#ifndef CALM_SPACE
-#define CALM_SPACE space<>
 #endif
 
 namespace calm::apps {
@@ -68,13 +56,6 @@ template <class Backend> context<Backend> context_of(train_options const& o) {
     return ctx;
 }
 
-// Why this machine lacks the backend, or the GPU with that number; empty if it is available.
-template <class Backend> std::string obstacle_to([[maybe_unused]] int number) {
-    if constexpr (std::is_same_v<Backend, cuda>)
-        return no_device_reason(Backend(), number);
-    else
-        return "";
-}
 // Constant-initialised, because source files register configurations during dynamic initialisation.
 template <class Space> inline constexpr char const* name_of_space = "cpu";
 template <> inline constexpr char const* name_of_space<bf16_weights> = "cpu-bf16";
@@ -109,25 +90,6 @@ template <class Space> std::string place_of(train_options const& o) {
            (device_memory<typename Space::backend> || has_bf16_products()
                 ? ""
                 : " without AVX512-BF16 instructions: slower than f32");
-}
-
-// Adds to the registry's entry what any kind of model has, except training.
-template <class Backend, class Work> void add_use(std::shared_ptr<Work const> const& work, compiled_work& to) {
-    to.evaluate = [work](evaluate_options const& o, stored_model const& model) { return work->evaluate(o, model); };
-    to.generate = [work](generate_options const& o, stored_model const& model) { return work->generate(o, model); };
-    to.seconds_per_patch = [work](stored_model const& model, execution_options const& o) {
-        return work->seconds_per_patch(model, o);
-    };
-    to.unavailable_reason = obstacle_to<Backend>;
-}
-
-// Applies the --head options that control sampling, for heads that sample in several steps.
-template <class Network> void draw_as(Network& network, head_numbers const& numbers) {
-    if constexpr (requires { network.sampling; }) {
-        auto values = field_values::of(network.sampling);
-        take(values, numbers);
-        network.sampling = values.template as<decltype(network.sampling)>();
-    }
 }
 
 // Base class: a configuration's name, its defaults, and helpers for its work.
@@ -211,24 +173,6 @@ protected:
         if (start) require_match(configuration, tokenizer.vocabulary_size(), *start);
     }
 
-    // Adds what only the program knows: how the text was packed, and the optimum if the source's distribution is known.
-    static evaluation complete(evaluation e, packing mode, data_options const& data, std::uint64_t data_seed) {
-        e.mode = mode_name(mode);
-        add_optimum(e, data, data_seed);
-        return e;
-    }
-    // The token counts stored with a language model, if present.
-    static std::optional<bigram_table> counts_beside(stored_model const& model) {
-        auto const path = model.path(bigram_file);
-        return is_there(path) ? std::optional(bigram_table::load(path)) : std::nullopt;
-    }
-    // Block length for evaluating a language model: --block, else as in training, else 256 tokens.
-    static index_t evaluation_block(evaluate_options const& o, model_description const& d, index_t K) {
-        index_t const trained_on =
-            d.calm && d.calm->data && d.calm->data->block_tokens > K ? d.calm->data->block_tokens : 256;
-        return o.block > 0 ? o.block : trained_on;
-    }
-
     // max_position_embeddings for a model trained on blocks of `block` positions: at least the default, and at least
     // the value of the model it starts from.
     static index_t positions_of(index_t block, std::optional<stored_model> const& start = {}) {
@@ -245,16 +189,6 @@ protected:
                                 : prompt_tokens(o.sample_prompt, tokenizer, K, positions_of(block / K));
         return {std::move(prompt)};
     }
-    // Generates a short text with the current weights. It draws from the streams of generation, so training is
-    // unaffected.
-    template <class Model>
-    static std::string sample(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& tokenizer,
-                              std::vector<std::vector<token_id>> const& prompt) {
-        auto const made = calm::generate(ctx, model, std::span(prompt), tokenizer.specials(),
-                                         {.sampler = sampler_of_samples<Model>(), .max_tokens = 32});
-        return tokenizer.decode(made.front().tokens);
-    }
-
     // Held-out tokens scored at the end of a run with K tokens per position, and by each evaluation before.
     static std::size_t final_tokens(train_options const& o, index_t K) {
         return static_cast<std::size_t>(o.heldout_positions * K);
@@ -294,67 +228,8 @@ protected:
         return run.end(model.remark());
     }
 
-    // Reports slow paths that matrix products took, at the end of work on a context.
-    template <class Backend> static void log_products(context<Backend> const& ctx) {
-        if (auto const remark = remark_on_products(ctx); !remark.empty()) apps::log_line(remark);
-    }
-
-    // Generates texts for the prompts or the JSON lines of the options.
-    template <class Model>
-    static int write(context<backend_of<Model>>& ctx, generate_options const& o, stored_model const& stored,
-                     tokenizer const& tokenizer, Model const& model,
-                     settings_of_generation<rule_of<Model>> const& settings) {
-        constexpr index_t K = Model::K;
-        constexpr auto unit = gives_logits<Model> ? unit_of_writing::token : unit_of_writing::patch;
-        index_t const positions = stored.description.max_position_embeddings;
-        stop_strings const stops(o.stop);
-        auto const texts_of = [&](std::span<std::vector<token_id> const> prompts, std::uint32_t first,
-                                  token_callback const& on_tokens) {
-            auto numbered = settings;
-            numbered.prompt_number = first;
-            numbered.ends = stored.ends;
-            stop_watch watch(stops, tokenizer, prompts.size());
-            return calm::generate(ctx, model, prompts, tokenizer.specials(), numbered,
-                                  [&](std::size_t prompt, std::span<token_id const> fresh) {
-                                      on_tokens(prompt, fresh);
-                                      return watch.continues(prompt, fresh);
-                                  });
-        };
-        message_limits const most{tokenizer.vocabulary_size(), std::min<index_t>(positions * K, longest_prompt),
-                                  o.max_tokens};
-        return on_all_ranks(most, texts_of, [&](write_with_callback const& write) {
-            int const status = o.jsonl.empty() ? write_prompts(o, tokenizer, K, unit, write, positions)
-                                               : answer_batch(o, tokenizer, K, unit, untold(write), positions);
-            log_products(ctx);
-            return status;
-        });
-    }
-
-    // Seconds per patch when generating one text with one draw per patch.
-    template <class Model>
-    static double seconds_of_writing(context<backend_of<Model>>& ctx, Model const& model, tokenizer const& tokenizer) {
-        constexpr index_t patches = 64;
-        special_tokens never = tokenizer.specials();
-        never.eos = -1;  // so that no text ends early
-        std::vector<std::vector<token_id>> const prompt{std::vector<token_id>(static_cast<std::size_t>(Model::K), 0)};
-        double const start = steady_seconds();
-        auto const made = calm::generate(
-            ctx, model, std::span(prompt), never,
-            {.sampler = rule_of<Model>::unchanged(), .max_tokens = patches * Model::K, .seed = ctx.seed});
-        return (steady_seconds() - start) / static_cast<double>(made.front().patches);
-    }
-
     std::string name_;
     recipes defaults_;
-
-private:
-    // T = 1/2 for either kind of model.
-    template <class Model> static rule_of<Model> sampler_of_samples() {
-        if constexpr (gives_logits<Model>)
-            return token_sampler{.T = 0.5};
-        else
-            return {};
-    }
 };
 
 }  // namespace calm::apps

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "calm/evaluate/evaluation.hpp"
 #include "calm/io/stored_model.hpp"
 #include "command/options.hpp"
+#include "loading.hpp"
 
 namespace calm::apps {
 
@@ -29,21 +29,13 @@ enum class needed_work { all, without_training };
 
 // The work of a configuration compiled for one device. Training functions of the other kind of model are empty, as are
 // all training functions if weights are held in bf16.
-struct compiled_work {
+struct compiled_work : loading {
     std::function<int(train_options const&)> train_autoencoder = {};
     std::function<int(train_options const&)> train_calm = {};
     std::function<int(train_options const&)> train_autoregressive = {};
-    std::function<evaluation(evaluate_options const&, stored_model const&)> evaluate = {};
-    std::function<int(generate_options const&, stored_model const&)> generate = {};
-    // For one text with one draw per patch; per token for an autoregressive model.
-    std::function<double(stored_model const&, execution_options const&)> seconds_per_patch = {};
     // FLOPs of Muon's products per update.
     std::function<double()> muon_of_autoencoder = {};
     std::function<double()> muon_of_model = {};
-    // Why this machine, with the GPU of that number, cannot run it; empty if it can.
-    std::function<std::string(int)> unavailable_reason = {};
-    // What training calls to score and to sample: measures_of_calm or measures_of_autoregressive.
-    void const* measures = nullptr;
 };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if

@@ -36,12 +36,14 @@ int device_choice::number_here() const {
     return number.value_or(number_on_this_machine());
 }
 
-std::string sentence_on_unsupported(std::int64_t products) {
-    return "cuBLASLt could not compute " + std::to_string(products) +
-           " of the products: slower kernels of this library did";
-}
-std::string sentence_on_unsupported_attention(std::int64_t times) {
-    return "cuDNN could not compute attention " + std::to_string(times) + " times: slower kernels of this library did";
+std::string remark_on(unsupported_work const& found) {
+    if (found.products > 0)
+        return "cuBLASLt could not compute " + std::to_string(found.products) +
+               " of the products: slower kernels of this library did";
+    if (found.attentions > 0)
+        return "cuDNN could not compute attention " + std::to_string(found.attentions) +
+               " times: slower kernels of this library did";
+    return "";
 }
 
 }  // namespace calm::apps

@@ -1,12 +1,12 @@
 #pragma once
 // Where a program computes: the option --device.
 
-#include <concepts>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "calm/runs/detail/unsupported_work.hpp"
 
 namespace calm::apps {
 
@@ -26,22 +26,7 @@ struct device_choice {
     [[nodiscard]] int number_here() const;
 };
 
-// A message that the device's library did not support `products` matrix products (> 0).
-std::string sentence_on_unsupported(std::int64_t products);
-// A message that it did not support attention `times` times.
-std::string sentence_on_unsupported_attention(std::int64_t times);
-
-// A message at the end of work if some products or attention took the slow path; else empty.
-template <class Context> std::string remark_on_products(Context const& ctx) {
-    if constexpr (requires {
-                      { ctx.unsupported_products() } -> std::integral;
-                  })
-        if (auto const products = ctx.unsupported_products(); products > 0) return sentence_on_unsupported(products);
-    if constexpr (requires {
-                      { ctx.unsupported_attentions() } -> std::integral;
-                  })
-        if (auto const times = ctx.unsupported_attentions(); times > 0) return sentence_on_unsupported_attention(times);
-    return "";
-}
+// A message at the end of work if products or attention took slower ways; else empty.
+std::string remark_on(unsupported_work const& found);
 
 }  // namespace calm::apps

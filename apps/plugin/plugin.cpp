@@ -34,7 +34,8 @@ constexpr header headers[] = {
 #include "plugin_headers.inc"  // NOLINT
 };
 
-using plugin_function = void(std::string const& name, recipes const& defaults, compiled_work& to);
+using loading_function = void(loading& to);
+using training_function = void(std::string const& name, recipes const& defaults, compiled_work& to);
 
 // Folders that hold the headers of the library and of the programs.
 struct header_folders {
@@ -116,7 +117,7 @@ std::vector<std::string> lines_that_link(entry const& one, std::string const& de
 
 bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_work& to) {
     std::vector<plugin_part> parts;
-    if (!to.generate) parts.push_back(plugin_part::use);
+    if (to.load == nullptr) parts.push_back(plugin_part::loading);
     if (needed == needed_work::all && !device.ends_with("-bf16") && !to.muon_of_model)
         parts.push_back(plugin_part::training);
     if (parts.empty()) return false;
@@ -136,8 +137,12 @@ bool load_on_demand(entry const& one, std::string const& device, needed_work nee
                         lines_that_link(one, device));
         require_same_headers(found_headers());
     });
-    for (auto const& library : libraries)
-        reinterpret_cast<plugin_function*>(function_of_library(library, "calm_plugin"))(one.name, one.defaults, to);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        if (parts[i] == plugin_part::loading)
+            reinterpret_cast<loading_function*>(function_of_library(libraries[i], "calm_loading"))(to);
+        else
+            reinterpret_cast<training_function*>(function_of_library(libraries[i], "calm_training"))(one.name,
+                                                                                                     one.defaults, to);
     return true;
 }
 

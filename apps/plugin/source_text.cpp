@@ -52,12 +52,16 @@ std::string unit_of(any_sizes const& sizes, std::string const& name) {
 }
 
 std::string plugin_source(any_sizes const& sizes, std::string const& device, plugin_part part) {
-    return space_of(device) + includes_of(sizes) + "\n" + checks_of_build() + "\nnamespace {\n\n" +
-           declaration_of(without_vocabulary(sizes)) +
-           "\n}  // namespace\n\nextern \"C\" void calm_plugin(std::string const& name, calm::apps::recipes const& "
-           "defaults,\n                            calm::apps::compiled_work& to) {\n    calm::apps::add_" +
-           (part == plugin_part::use ? "use" : "training") + "_of_" + (sizes.index() == 1 ? "autoregressive" : "calm") +
-           "<sizes>(name, defaults, to);\n}\n";
+    bool const trains = part == plugin_part::training;
+    auto const kind = std::string(sizes.index() == 1 ? "autoregressive" : "calm");
+    return space_of(device) + (trains ? includes_of(sizes) : "#include \"compiled_loading.hpp\"\n") + "\n" +
+           checks_of_build() + "\nnamespace {\n\n" + declaration_of(without_vocabulary(sizes)) +
+           "\n}  // namespace\n\nextern \"C\" void " +
+           (trains
+                ? "calm_training(std::string const& name, calm::apps::recipes const& defaults,\n"
+                  "                              calm::apps::compiled_work& to) {\n    calm::apps::add_training_of_" +
+                      kind + "<sizes>(name, defaults, to);\n}\n"
+                : "calm_loading(calm::apps::loading& to) {\n    to = calm::apps::loading_of<sizes>();\n}\n");
 }
 
 }  // namespace calm::apps

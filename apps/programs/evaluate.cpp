@@ -8,6 +8,7 @@
 #include "registry.hpp"
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
+#include "stored_work.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {
@@ -26,7 +27,7 @@ int evaluate(evaluate_options options) {
         // Of several models only some may need it.
         if (!several || !describes_tokenizer(model)) model.pattern = options.pattern;
         auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
-        all.push_back({model, work.evaluate(one, model)});
+        all.push_back({model, evaluate_stored(work, one, model)});
         if (several) log_line("== " + directory);
         if (is_first_rank()) out.put(to_json(all.back().found) + "\n");
         log_lines(to_table(all.back().found));

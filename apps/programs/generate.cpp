@@ -6,6 +6,7 @@
 #include "registry.hpp"
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
+#include "stored_work.hpp"
 
 namespace calm::apps {
 
@@ -17,9 +18,9 @@ int generate_main(int argc, char const* const* argv) {
             take_place(*options);
             auto model = read_model_on_all_ranks(options->model);
             model.pattern = options->pattern;
-            return configuration_of(model)
-                .on(options->device, options->weights, needed_work::without_training)
-                .generate(*options, model);
+            auto const& work =
+                configuration_of(model).on(options->device, options->weights, needed_work::without_training);
+            return generate_stored(work, *options, model);
         });
     });
 }

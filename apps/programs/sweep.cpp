@@ -28,6 +28,7 @@
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/svg_plot.hpp"
+#include "stored_work.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 
@@ -136,7 +137,7 @@ calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, ca
     e.samples = o.samples;
     e.positions = o.positions;
     static_cast<execution_options&>(e) = o;
-    return work.evaluate(e, model);
+    return evaluate_stored(work, e, model);
 }
 
 // FLOPs per training step of an autoencoder.
@@ -199,7 +200,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
             calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
             state.seconds,
             state.step * step,
-            1e3 * work.seconds_per_patch(model, o),
+            1e3 * seconds_per_patch(work, o, model),
             evaluated(o, work, model, block)};
 }
 
@@ -235,7 +236,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
             calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
             state.seconds,
             (state.step + state.first_phase_steps * (level.patch - 1)) * step,
-            1e3 * work.seconds_per_patch(model, o),
+            1e3 * seconds_per_patch(work, o, model),
             evaluated(o, work, model, block)};
 }
 

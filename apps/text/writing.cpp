@@ -40,16 +40,9 @@ std::optional<model_description> description_in(std::string const& directory) {
     }
 }
 
-generation_settings generation_settings_of(generate_options const& o) {
-    return {.sampler = sampler_of(o.sampler, o.temperature, o.pool),
-            .max_tokens = o.max_tokens,
-            .pad_left = o.pad_left,
-            .seed = o.seed,
-            .at_once = o.at_once};
-}
-
-token_generation_settings token_generation_settings_of(generate_options const& o) {
-    return {.sampler = token_sampler_of(o.sampler, o.temperature, o.top_k, o.top_p),
+any_generation_settings generation_settings_of(generate_options const& o, bool autoregressive) {
+    return {.sampler = autoregressive ? any_sampler(token_sampler_of(o.sampler, o.temperature, o.top_k, o.top_p))
+                                      : any_sampler(sampler_of(o.sampler, o.temperature, o.pool)),
             .max_tokens = o.max_tokens,
             .pad_left = o.pad_left,
             .seed = o.seed,

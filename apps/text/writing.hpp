@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "calm/io/model_description.hpp"
-#include "calm/sample/generate.hpp"
+#include "calm/runs/detail/loaded_model.hpp"
 #include "command/options.hpp"
 #include "text/prompt_source.hpp"
 
@@ -24,8 +24,8 @@ token_sampler token_sampler_of(std::string const& name, std::string const& tempe
 // The content of config.json in a model's directory. Empty if it is missing or invalid; opening the model reports why.
 std::optional<model_description> description_in(std::string const& directory);
 
-generation_settings generation_settings_of(generate_options const& o);
-token_generation_settings token_generation_settings_of(generate_options const& o);
+// For an autoregressive model, or for a CALM.
+any_generation_settings generation_settings_of(generate_options const& o, bool autoregressive);
 
 // Prompts from the command line, then from the file, one per line; one empty prompt if neither is given. The prompt -
 // is all of standard input; the file - is the lines of standard input.

@@ -24,8 +24,8 @@
 #include "calm/language_model.hpp"
 #include "calm/model/heads.hpp"
 #include "calm/runs/detail/library_cache.hpp"
+#include "calm/runs/detail/loaded_model.hpp"
 #include "calm/runs/detail/manifest.hpp"
-#include "calm/runs/detail/opened_model.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
@@ -80,10 +80,17 @@ public:
             is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
             "calm::any_model::generate: expected no sampler for an autoregressive model, which draws single tokens; "
             "leave it out");
+        std::vector<std::vector<token_id>> const prompts{words_.encode(prompt)};
+        any_generation_settings const settings{.sampler = is_calm() ? any_sampler(sampler::of(o.sampler, o.temperature))
+                                                                    : any_sampler(token_sampler::of(o.temperature)),
+                                               .max_tokens = o.max_tokens,
+                                               .seed = o.seed,
+                                               .ends = stored_.ends};
         return detail::text_of_generation(words_, o, [&](auto const& on_tokens) {
-            return model_->generate(words_.encode(prompt),
-                                    {.T = o.temperature, .rule = o.sampler, .max_tokens = o.max_tokens, .seed = o.seed},
-                                    on_tokens);
+            return model_
+                ->generate(prompts, settings,
+                           [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
+                .front();
         });
     }
 
@@ -95,9 +102,14 @@ public:
         index_t const block = o.block_tokens > 0 ? o.block_tokens : trained > patch_size() ? trained : 256;
         auto const blocks = blocks_of(documents, static_cast<std::size_t>(block));
         auto const counts = detail::counts_in(stored_);
-        auto found =
-            model_->evaluate(blocks, counts ? &*counts : nullptr, bytes_of_tokens(words_),
-                             {.block_tokens = block, .samples = o.samples, .seed = o.seed, .positions = o.positions});
+        auto found = model_->evaluate(
+            blocks_in(blocks, static_cast<std::size_t>(block)), counts ? &*counts : nullptr, bytes_of_tokens(words_),
+            {.block_tokens = block,
+             .samples = o.samples,
+             .seed = o.seed,
+             .positions = o.positions,
+             .sampler = is_calm() ? any_sampler(sampler::unchanged()) : any_sampler(token_sampler::unchanged())},
+            nullptr);
         found.mode = mode_name(mode());
         return found;
     }
@@ -116,16 +128,16 @@ public:
         auto words = load_tokenizer(stored);
         auto const path = compiled_for(stored, o);
         auto* const make = reinterpret_cast<open_function*>(function_of_library(path, "calm_open"));
-        std::unique_ptr<opened_model> model;
-        make(stored, words.vocabulary_size(), words.specials(), o.threads, model);
+        std::unique_ptr<loaded_model> model;
+        make(stored, words.vocabulary_size(), words.specials(), {.threads = o.threads}, model);
         return any_model(std::move(stored), std::move(words), std::move(model));
     }
 
 private:
-    using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, int threads,
-                               std::unique_ptr<opened_model>& to);
+    using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, model_place const&,
+                               std::unique_ptr<loaded_model>& to);
 
-    any_model(stored_model stored, tokenizer words, std::unique_ptr<opened_model> model) :
+    any_model(stored_model stored, tokenizer words, std::unique_ptr<loaded_model> model) :
         stored_(std::move(stored)), words_(std::move(words)), model_(std::move(model)) {}
 
     [[nodiscard]] bool is_calm() const { return stored_.description.kind == model_kind::calm; }
@@ -190,18 +202,16 @@ private:
         auto const size = [](std::string const& type, std::size_t bytes) {
             return " && sizeof(calm::" + type + ") == " + std::to_string(bytes);
         };
-        return macros_of_program() +
-               "#include \"calm/runs/detail/opened_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
+        return macros_of_program() + "#include \"calm/runs/detail/load_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
                standard_library_of_program() + "static_assert(CALM_VERSION == " + std::to_string(CALM_VERSION) +
                size("stored_model", sizeof(stored_model)) + size("evaluation", sizeof(evaluation)) +
                size("generation_result", sizeof(generation_result)) + size("bigram_table", sizeof(bigram_table)) +
                ",\n              \"other headers than the program's: build the program again\");\n\nnamespace {\n\n" +
                declaration_of(sizes) +
                "\n}  // namespace\n\nextern \"C\" void calm_open(calm::stored_model const& stored, calm::index_t "
-               "vocabulary,\n                          calm::special_tokens const& special, int threads,\n             "
-               "             std::unique_ptr<calm::opened_model>& to) {\n    to = std::make_unique<calm::opened_" +
-               (sizes.index() == 1 ? "autoregressive" : "calm") +
-               "<sizes>>(stored, vocabulary, special, threads);\n}\n";
+               "vocabulary,\n                          calm::special_tokens const& special, calm::model_place const& "
+               "place,\n                          std::unique_ptr<calm::loaded_model>& to) {\n    to = "
+               "calm::loaded<sizes, calm::space<>>(stored, vocabulary, special, place);\n}\n";
     }
     // Those that change the layout of its strings and vectors.
     static std::string macros_of_program() {
@@ -244,7 +254,7 @@ private:
 
     stored_model stored_;
     tokenizer words_;
-    std::unique_ptr<opened_model> model_;  // never null
+    std::unique_ptr<loaded_model> model_;  // never null
 };
 
 // Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles

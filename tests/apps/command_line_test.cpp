@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     auto const model = calm_with(folder, "energy");
     auto const rule = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
-        return generation_settings_of(*read(read_generate, words)).sampler;
+        return std::get<sampler>(generation_settings_of(*read(read_generate, words), false).sampler);
     };
     BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
     BOOST_TEST(rule({}).n == 2);

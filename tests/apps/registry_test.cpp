@@ -157,9 +157,10 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_finds_its_configuration_or_makes_on
     BOOST_TEST(made.on_demand);
     BOOST_TEST(made.work.empty());
     BOOST_TEST(unit_of(made.sizes, "where") == llama_unit);
-    auto const source = plugin_source(made.sizes, "emulated-bf16", plugin_part::use);
+    auto const source = plugin_source(made.sizes, "emulated-bf16", plugin_part::loading);
     BOOST_TEST(source.starts_with("#define CALM_SPACE bf16_weights_on<emulated>\n#include \"calm/emulated.hpp\"\n"));
-    BOOST_TEST(has(source, "    calm::apps::add_use_of_autoregressive<sizes>(name, defaults, to);"));
+    BOOST_TEST(has(source, "#include \"compiled_loading.hpp\"\n"));
+    BOOST_TEST(has(source, "    to = calm::apps::loading_of<sizes>();"));
     auto m = odd_llama();
     m.description.llama.num_key_value_heads = 3;
     BOOST_TEST(has(complaint(m), "expected num_key_value_heads to divide num_attention_heads"));
@@ -188,11 +189,11 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_make_a_configuration_on_demand)
     // One plug-in serves all vocabularies.
     auto m = odd_model();
     m.sizes.autoencoder.vocab_size = 98;
-    auto const source = plugin_source(made.sizes, "cpu", plugin_part::use);
-    BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::use) == source);
+    auto const source = plugin_source(made.sizes, "cpu", plugin_part::loading);
+    BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::loading) == source);
     m.sizes.autoencoder.patch_size = 5;
-    BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::use) != source);
-    BOOST_TEST(plugin_source(made.sizes, "emulated", plugin_part::use) != source);
+    BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::loading) != source);
+    BOOST_TEST(plugin_source(made.sizes, "emulated", plugin_part::loading) != source);
     BOOST_TEST(has(plugin_source(made.sizes, "cpu", plugin_part::training), "add_training_of_calm<sizes>"));
 
     m = odd_model();

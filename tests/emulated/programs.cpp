@@ -202,14 +202,14 @@ BOOST_AUTO_TEST_CASE(missing_products_of_a_device_library_are_an_error) {
         [[nodiscard]] index_t unsupported_products() const { return lacking; }
         [[nodiscard]] index_t unsupported_attentions() const { return attentions; }
     };
-    BOOST_TEST(remark_on_products(of_gpu{12}) ==
+    BOOST_TEST(remark_on(unsupported_by(of_gpu{12})) ==
                "cuBLASLt could not compute 12 of the products: slower kernels of this library did");
-    BOOST_TEST(remark_on_products(of_gpu{0}).empty());
-    BOOST_TEST(remark_on_products(of_gpu{0, 3}) ==
+    BOOST_TEST(remark_on(unsupported_by(of_gpu{0})).empty());
+    BOOST_TEST(remark_on(unsupported_by(of_gpu{0, 3})) ==
                "cuDNN could not compute attention 3 times: slower kernels of this library did");
     BOOST_TEST(context<emulated>::unsupported_products() == 0);
-    BOOST_TEST(remark_on_products(context<emulated>(1, 1)).empty());
-    BOOST_TEST(remark_on_products(context<>(1, 1)).empty());
+    BOOST_TEST(remark_on(unsupported_by(context<emulated>(1, 1))).empty());
+    BOOST_TEST(remark_on(unsupported_by(context<>(1, 1))).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_missing_is_an_error) {

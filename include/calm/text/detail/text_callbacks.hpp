@@ -12,7 +12,7 @@ namespace calm {
 using text_callback = detail::function_ref<void(std::string_view)>;
 // Receives a part of a piece, and whether the piece ends with it.
 using piece_part_callback = detail::function_ref<void(std::string_view, bool)>;
-// Receives a token.
-using token_callback = detail::function_ref<void(token_id)>;
+// Receives an added token.
+using added_token_callback = detail::function_ref<void(token_id)>;
 
 }  // namespace calm

@@ -1,0 +1,29 @@
+#pragma once
+// What programs do with a stored model of any configuration: evaluate it, and generate text with it.
+
+#include <cstdint>
+#include <optional>
+
+#include "calm/evaluate/evaluation.hpp"
+#include "calm/io/stored_model.hpp"
+#include "calm/text/packing.hpp"
+#include "calm/text/tokenizer.hpp"
+#include "command/options.hpp"
+#include "loading.hpp"
+
+namespace calm::apps {
+
+// Scores a model on the text of the options. `from` loads models of its configuration.
+evaluation evaluate_stored(loading const& from, evaluate_options const& o, stored_model const& stored);
+
+// Generates texts for the prompts or the JSON lines of the options. Returns the exit status. Throws errc::config for an
+// autoencoder.
+int generate_stored(loading const& from, generate_options const& o, stored_model const& stored);
+
+// For one text with one draw per patch; per token for an autoregressive model.
+double seconds_per_patch(loading const& from, execution_options const& o, stored_model const& stored);
+
+// Adds what only the programs know: how the text was packed, and the optimum if the source's distribution is known.
+evaluation completed(evaluation found, packing mode, data_options const& data, std::uint64_t data_seed);
+
+}  // namespace calm::apps

@@ -1,0 +1,157 @@
+#pragma once
+// Loads a stored model of a configuration. Programs and calm::open compile this for a configuration, and nothing else
+// of its use.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "calm/evaluate/evaluate.hpp"
+#include "calm/io/model_directory.hpp"
+#include "calm/model/owned_model.hpp"
+#include "calm/runs/detail/loaded_model.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/text/special_tokens.hpp"
+
+namespace calm {
+
+namespace detail {
+
+template <class Rule> settings_of_generation<Rule> with_rule(any_generation_settings const& s) {
+    return {std::get<Rule>(s.sampler), s.max_tokens, s.pad_left, s.seed, s.prompt_number, s.at_once, s.round, s.ends};
+}
+template <class Rule> settings_of_evaluation<Rule> with_rule(any_evaluation_settings const& s) {
+    return {s.block_tokens, s.samples, s.seed, s.positions, s.batch, std::get<Rule>(s.sampler)};
+}
+
+// A Model that is loaded in its own context.
+template <class Model> class loaded_model_of : public loaded_model {
+public:
+    using Backend = typename space_of<Model>::backend;
+
+    void change_sampling(std::function<void(field_values&)> const&) override {}
+    [[nodiscard]] unsupported_work unsupported() const override { return unsupported_by(ctx_); }
+
+protected:
+    loaded_model_of(index_t vocabulary, special_tokens const& special, model_place const& place) :
+        ctx_(context_at(place)), special_(special), own_(vocabulary, model_mode::inference) {}
+
+    static context<Backend> context_at(model_place const& place) {
+        if constexpr (std::is_same_v<Backend, cuda>)
+            return context<Backend>(place.seed, place.device);
+        else
+            return context<Backend>(place.seed, place.threads);
+    }
+
+    context<Backend> ctx_;
+    special_tokens special_;
+    owned_model<Model> own_;
+};
+
+// One that generates text.
+template <class Model> class loaded_language_model : public loaded_model_of<Model> {
+public:
+    std::vector<generation_result> generate(std::span<std::vector<token_id> const> prompts,
+                                            any_generation_settings const& settings,
+                                            loaded_model::on_tokens const& report) override {
+        return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
+                              with_rule<rule_of<Model>>(settings), report);
+    }
+
+protected:
+    using loaded_model_of<Model>::loaded_model_of;
+};
+
+}  // namespace detail
+
+// A CALM of configuration C.
+template <model_configuration auto C, class Space>
+class loaded_calm final : public detail::loaded_language_model<calm_model<C, Space>> {
+    using model_type = calm_model<C, Space>;
+
+public:
+    loaded_calm(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                model_place const& place) :
+        detail::loaded_language_model<model_type>(vocabulary, special, place),
+        loss_(head_objective_of(stored.description)) {
+        load_calm(this->ctx_, stored, this->own_.model);
+    }
+    evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const>,
+                        any_evaluation_settings const& settings, process_group* ranks) override {
+        return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_, counts,
+                              detail::with_rule<sampler>(settings), static_cast<typename model_type::objective>(loss_),
+                              ranks);
+    }
+    void change_sampling(std::function<void(field_values&)> const& change) override {
+        auto& head = this->own_.model.generator;
+        if constexpr (requires { head.sampling; }) {
+            auto values = field_values::of(head.sampling);
+            change(values);
+            head.sampling = values.template as<std::remove_cvref_t<decltype(head.sampling)>>();
+        }
+    }
+
+private:
+    any_objective loss_;
+};
+
+// The autoencoder of configuration C.
+template <model_configuration auto C, class Space>
+class loaded_autoencoder final : public detail::loaded_model_of<typename calm_model<C, Space>::autoencoder_type> {
+    using model_type = typename calm_model<C, Space>::autoencoder_type;
+
+public:
+    loaded_autoencoder(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                       model_place const& place) :
+        detail::loaded_model_of<model_type>(vocabulary, special, place) {
+        load_autoencoder(this->ctx_, stored, this->own_.model);
+    }
+    std::vector<generation_result> generate(std::span<std::vector<token_id> const>, any_generation_settings const&,
+                                            loaded_model::on_tokens const&) override {
+        throw error(errc::usage, "calm::loaded_model: expected a language model, found an autoencoder, which generates "
+                                 "no text by itself");
+    }
+    evaluation evaluate(block_source const& blocks, bigram_table const*, std::span<index_t const>,
+                        any_evaluation_settings const& settings, process_group* ranks) override {
+        return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_,
+                              detail::with_rule<sampler>(settings), ranks);
+    }
+};
+
+// An autoregressive model of configuration C.
+template <autoregressive_configuration C, class Space>
+class loaded_autoregressive final : public detail::loaded_language_model<autoregressive_model<C, Space>> {
+public:
+    loaded_autoregressive(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                          model_place const& place) :
+        detail::loaded_language_model<autoregressive_model<C, Space>>(vocabulary, special, place) {
+        load_autoregressive(this->ctx_, stored, this->own_.model);
+    }
+    evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,
+                        any_evaluation_settings const& settings, process_group* ranks) override {
+        return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_, counts,
+                              detail::with_rule<token_sampler>(settings), bytes, ranks);
+    }
+};
+
+// Loads a stored model of a configuration. Throws as load_calm, load_autoencoder and load_autoregressive.
+using load_function = std::unique_ptr<loaded_model>(stored_model const&, index_t vocabulary, special_tokens const&,
+                                                    model_place const&);
+
+template <model_configuration auto C, class Space>
+std::unique_ptr<loaded_model> loaded(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                                     model_place const& place) {
+    if (stored.description.kind == model_kind::autoencoder)
+        return std::make_unique<loaded_autoencoder<C, Space>>(stored, vocabulary, special, place);
+    return std::make_unique<loaded_calm<C, Space>>(stored, vocabulary, special, place);
+}
+template <autoregressive_configuration C, class Space>
+std::unique_ptr<loaded_model> loaded(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                                     model_place const& place) {
+    return std::make_unique<loaded_autoregressive<C, Space>>(stored, vocabulary, special, place);
+}
+
+}  // namespace calm
