@@ -14,6 +14,7 @@
 #include "calm/io/stored_model.hpp"
 #include "command/options.hpp"
 #include "loading.hpp"
+#include "model_in_training.hpp"
 
 namespace calm::apps {
 
@@ -27,16 +28,8 @@ struct recipes {
 // What a program needs of a configuration. One on demand compiles sooner without training.
 enum class needed_work { all, without_training };
 
-// The work of a configuration compiled for one device. Training functions of the other kind of model are empty, as are
-// all training functions if weights are held in bf16.
-struct compiled_work : loading {
-    std::function<int(train_options const&)> train_autoencoder = {};
-    std::function<int(train_options const&)> train_calm = {};
-    std::function<int(train_options const&)> train_autoregressive = {};
-    // FLOPs of Muon's products per update.
-    std::function<double()> muon_of_autoencoder = {};
-    std::function<double()> muon_of_model = {};
-};
+// What a configuration has compiled for one device.
+struct compiled_work : loading, training {};
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
 // weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.

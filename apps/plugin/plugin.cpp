@@ -35,7 +35,7 @@ constexpr header headers[] = {
 };
 
 using loading_function = void(loading& to);
-using training_function = void(std::string const& name, recipes const& defaults, compiled_work& to);
+using training_function = void(training& to);
 
 // Folders that hold the headers of the library and of the programs.
 struct header_folders {
@@ -118,7 +118,7 @@ std::vector<std::string> lines_that_link(entry const& one, std::string const& de
 bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_work& to) {
     std::vector<plugin_part> parts;
     if (to.load == nullptr) parts.push_back(plugin_part::loading);
-    if (needed == needed_work::all && !device.ends_with("-bf16") && !to.muon_of_model)
+    if (needed == needed_work::all && !device.ends_with("-bf16") && to.muon_of_model == nullptr)
         parts.push_back(plugin_part::training);
     if (parts.empty()) return false;
     if (device.starts_with("cuda"))
@@ -141,8 +141,7 @@ bool load_on_demand(entry const& one, std::string const& device, needed_work nee
         if (parts[i] == plugin_part::loading)
             reinterpret_cast<loading_function*>(function_of_library(libraries[i], "calm_loading"))(to);
         else
-            reinterpret_cast<training_function*>(function_of_library(libraries[i], "calm_training"))(one.name,
-                                                                                                     one.defaults, to);
+            reinterpret_cast<training_function*>(function_of_library(libraries[i], "calm_training"))(to);
     return true;
 }
 

@@ -11,9 +11,9 @@ namespace {
 
 // A head from outside the library needs a header that only its author knows.
 std::string includes_of(any_sizes const& sizes) {
-    if (sizes.index() == 1) return "#include \"compiled_autoregressive.hpp\"\n";
-    auto const head = head_type_of(std::get<0>(sizes).head);
     std::string const usual = "#include \"compiled_configuration.hpp\"\n";
+    if (sizes.index() == 1) return usual;
+    auto const head = head_type_of(std::get<0>(sizes).head);
     return head.empty() || head.starts_with("calm::") ? usual
                                                       : usual + "// and, by a line here, the header of " + head + "\n";
 }
@@ -46,22 +46,17 @@ std::string space_of(std::string const& device) {
 }  // namespace
 
 std::string unit_of(any_sizes const& sizes, std::string const& name) {
-    return includes_of(sizes) + "\nnamespace {\n\n" + declaration_of(sizes) + "\nbool const registered = calm::apps::" +
-           (sizes.index() == 1 ? "compile_autoregressive" : "compile_configuration") + "<sizes>(\"" + name +
-           "\", calm::apps::recipes());\n\n}  // namespace\n";
+    return includes_of(sizes) + "\nnamespace {\n\n" + declaration_of(sizes) +
+           "\nbool const registered = "
+           "calm::apps::compile_configuration<sizes>(\"" +
+           name + "\", calm::apps::recipes());\n\n}  // namespace\n";
 }
 
 std::string plugin_source(any_sizes const& sizes, std::string const& device, plugin_part part) {
-    bool const trains = part == plugin_part::training;
-    auto const kind = std::string(sizes.index() == 1 ? "autoregressive" : "calm");
-    return space_of(device) + (trains ? includes_of(sizes) : "#include \"compiled_loading.hpp\"\n") + "\n" +
-           checks_of_build() + "\nnamespace {\n\n" + declaration_of(without_vocabulary(sizes)) +
-           "\n}  // namespace\n\nextern \"C\" void " +
-           (trains
-                ? "calm_training(std::string const& name, calm::apps::recipes const& defaults,\n"
-                  "                              calm::apps::compiled_work& to) {\n    calm::apps::add_training_of_" +
-                      kind + "<sizes>(name, defaults, to);\n}\n"
-                : "calm_loading(calm::apps::loading& to) {\n    to = calm::apps::loading_of<sizes>();\n}\n");
+    auto const name = std::string(part == plugin_part::training ? "training" : "loading");
+    return space_of(device) + "#include \"compiled_" + name + ".hpp\"\n\n" + checks_of_build() + "\nnamespace {\n\n" +
+           declaration_of(without_vocabulary(sizes)) + "\n}  // namespace\n\nextern \"C\" void calm_" + name +
+           "(calm::apps::" + name + "& to) {\n    to = calm::apps::" + name + "_of<sizes>();\n}\n";
 }
 
 }  // namespace calm::apps

@@ -31,6 +31,7 @@
 #include "stored_work.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
+#include "training_jobs.hpp"
 
 namespace calm::apps {
 
@@ -175,7 +176,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
         cost.before = static_cast<double>(*t.steps) * autoencoder_step;
         static_cast<void>(steps_of(o, one.name, static_cast<double>(step), cost));
     }
-    trained(work.train_autoencoder, t);
+    trained([&](train_options const& of) { return train_autoencoder(one, work, of); }, t);
     cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
 
     t.autoencoder = t.out;
@@ -186,7 +187,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     t.head = o.head;
     t.minutes = o.minutes;
     t.steps = steps_of(o, one.name, static_cast<double>(step), cost);
-    trained(work.train_calm, t);
+    trained([&](train_options const& of) { return train_calm(one, work, of); }, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,
@@ -222,7 +223,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     t.muon = o.muon;
     t.minutes = o.minutes;
     t.steps = steps_of(o, one.name, mean_step, cost);
-    trained(work.train_autoregressive, t);
+    trained([&](train_options const& of) { return train_autoregressive(one, work, of); }, t);
     auto const model = calm::read_model_description(t.out);
     auto const state = state_of(t.out);
     return {one.name,

@@ -8,6 +8,7 @@
 #include "run/ranks.hpp"
 #include "run/text_run.hpp"
 #include "text/text_data.hpp"
+#include "training_jobs.hpp"
 
 namespace calm::apps {
 
@@ -21,13 +22,11 @@ struct perform {
         return at_first_rank([&] { return train_tokenizer(o); });
     }
     int operator()(train_autoencoder_command const& o) const {
-        return trained(o, calm_named(o.configuration).on(o.device).train_autoencoder);
+        return trained(o, calm_named(o.configuration), train_autoencoder);
     }
-    int operator()(train_calm_command const& o) const {
-        return trained(o, calm_named(o.configuration).on(o.device).train_calm);
-    }
+    int operator()(train_calm_command const& o) const { return trained(o, calm_named(o.configuration), train_calm); }
     int operator()(train_ar_command const& o) const {
-        return trained(o, autoregressive_named(o.configuration).on(o.device).train_autoregressive);
+        return trained(o, autoregressive_named(o.configuration), train_autoregressive);
     }
 
 private:
@@ -35,6 +34,11 @@ private:
         if (o.dry_run) return at_first_rank([&] { return train(o); });
         take_place(o);
         return train(o);
+    }
+    static int trained(train_options const& o, entry const& one,
+                       int (*train)(entry const&, compiled_work const&, train_options const&)) {
+        auto const& work = one.on(o.device);
+        return trained(o, [&](train_options const& here) { return train(one, work, here); });
     }
 };
 

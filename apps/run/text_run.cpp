@@ -20,6 +20,7 @@
 #include "run/training_run.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
+#include "training_jobs.hpp"
 
 namespace calm::apps {
 
@@ -207,7 +208,7 @@ train_options model_options(text_options const& o, text_plan const& plan) {
 
 struct stage {
     char const* name;
-    std::function<int(train_options const&)> const& train;
+    std::function<int(train_options const&)> train;
     train_options options;
     std::string needed;  // a file from the previous stage, or ""
 };
@@ -217,9 +218,12 @@ std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     auto const& one = configuration_named(plan.choices.configuration);
     auto const& work = one.on(o.device);
     auto const tokenizer = is_markov(o.data.sources) ? "" : tokenizer_file(o);
-    if (one.is_autoregressive()) return {{model_stage, work.train_autoregressive, model_options(o, plan), tokenizer}};
-    return {{autoencoder_stage, work.train_autoencoder, autoencoder_options(o, plan.choices), tokenizer},
-            {model_stage, work.train_calm, model_options(o, plan),
+    auto const with = [&](int (*train)(entry const&, compiled_work const&, train_options const&)) {
+        return [&one, &work, train](train_options const& of) { return train(one, work, of); };
+    };
+    if (one.is_autoregressive()) return {{model_stage, with(train_autoregressive), model_options(o, plan), tokenizer}};
+    return {{autoencoder_stage, with(train_autoencoder), autoencoder_options(o, plan.choices), tokenizer},
+            {model_stage, with(train_calm), model_options(o, plan),
              in(o, autoencoder_stage) + "/" + std::string(config_file)}};
 }
 

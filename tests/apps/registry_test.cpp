@@ -118,7 +118,7 @@ stored_model odd_llama() {
     return m;
 }
 
-char const* const llama_unit = R"(#include "compiled_autoregressive.hpp"
+char const* const llama_unit = R"(#include "compiled_configuration.hpp"
 
 namespace {
 
@@ -132,7 +132,7 @@ constexpr calm::autoregressive_configuration sizes{
     .tie_word_embeddings = true,
     .vocab_size = 211};
 
-bool const registered = calm::apps::compile_autoregressive<sizes>("where", calm::apps::recipes());
+bool const registered = calm::apps::compile_configuration<sizes>("where", calm::apps::recipes());
 
 }  // namespace
 )";
@@ -194,7 +194,8 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_make_a_configuration_on_demand)
     m.sizes.autoencoder.patch_size = 5;
     BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::loading) != source);
     BOOST_TEST(plugin_source(made.sizes, "emulated", plugin_part::loading) != source);
-    BOOST_TEST(has(plugin_source(made.sizes, "cpu", plugin_part::training), "add_training_of_calm<sizes>"));
+    BOOST_TEST(
+        has(plugin_source(made.sizes, "cpu", plugin_part::training), "    to = calm::apps::training_of<sizes>();"));
 
     m = odd_model();
     m.sizes.input = input_kind::both;

@@ -1,4 +1,4 @@
-#include "compiled_autoregressive.hpp"
+#include "compiled_configuration.hpp"
 
 namespace {
 
@@ -15,6 +15,6 @@ calm::apps::recipes defaults() {
     return r;
 }
 
-bool const registered = calm::apps::compile_autoregressive<mine>("mine", defaults());
+bool const registered = calm::apps::compile_configuration<mine>("mine", defaults());
 
 }  // namespace
