@@ -116,9 +116,9 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
              });
     c.otherwise("--temperature", [standard = temperature] { return standard; });
     c.text("--sampler", rule, "NAME",
-           "for a CALM: adaptive, T = 1/n from few draws; batch, T = 1/n from a pool of draws; exact, T above 0 and at "
-           "most 1, with up to 100000 draws per patch; noise, T from 0 to 1000, by scaled noise (adaptive). For an "
-           "autoregressive model: exact, T = 0 or from 1e-100 to 1000 (exact)");
+           "for a CALM: adaptive, T = 1/n from few draws; batch, T = 1/n from a pool of draws; exact, by rejection "
+           "sampling, T above 0 and at most 1, with up to 100000 draws per patch; noise, T from 0 to 1000, by scaled "
+           "noise (adaptive). For an autoregressive model: exact, T = 0 or from 1e-100 to 1000 (exact)");
     c.suggest("--sampler", {std::begin(sampling_rule_names), std::end(sampling_rule_names)});
     c.under(heading::sampling, seldom::yes);
     c.number<index_t, index_t>("--pool", pool, "N",

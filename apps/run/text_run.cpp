@@ -250,9 +250,9 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
     auto const model = in(o, model_stage);
     auto const line = [](std::string const& program, std::vector<std::string> const& arguments) {
-        auto tokenizer = words_that_start(program);
-        tokenizer.insert(tokenizer.end(), arguments.begin(), arguments.end());
-        return resume_command(tokenizer);
+        auto command = words_that_start(program);
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return resume_command(command);
     };
     log_line("to generate: " +
              line("generate", {"--model", model, "--prompt",
@@ -279,11 +279,11 @@ void write_request(text_options const& o, intention const& what) {
 
 // Replaces the stages and the tokenizer of the former run. The request comes before the new tokenizer: a run that is
 // killed between them trains it again.
-void start_over_with(text_options const& o, intention const& what, std::optional<tokenizer> const& words) {
+void start_over_with(text_options const& o, intention const& what, std::optional<tokenizer> const& tokenizer) {
     for (auto const* const name : {autoencoder_stage, model_stage}) start_over(in(o, name));
     std::filesystem::remove(tokenizer_file(o));
     write_request(o, what);
-    if (words) write_tokenizer(*words, tokenizer_file(o));
+    if (tokenizer) write_tokenizer(*tokenizer, tokenizer_file(o));
 }
 
 // Whether a finished stage's model can be read; otherwise the stage restores it from a checkpoint.
@@ -316,9 +316,9 @@ std::optional<tokenizer> checked_tokenizer(text_options const& o, text_record co
         require_text_of_model(of_model, tokenizer::markov());
         return std::nullopt;
     }
-    auto words = trained_tokenizer(of_model.data, *choices_in(o, record.plan).vocabulary);
-    require_text_of_model(of_model, words);
-    return words;
+    auto tokenizer = trained_tokenizer(of_model.data, *choices_in(o, record.plan).vocabulary);
+    require_text_of_model(of_model, tokenizer);
+    return tokenizer;
 }
 
 // Runs the unfinished stages in order. Returns the exit status of the one that ended early, or 0.
@@ -395,14 +395,14 @@ int train_text(text_options const& o) {
         log_lines(table_of(o, what.record));
     }
     // The former run stays until the new text is known to be long enough.
-    std::optional<tokenizer> words;
+    std::optional<tokenizer> tokenizer;
     if (int const code = at_first_rank([&] {
-            if (what.starts_over) words = checked_tokenizer(o, what.record, stages.back().options);
+            if (what.starts_over) tokenizer = checked_tokenizer(o, what.record, stages.back().options);
             return 0;
         });
         code != 0)
         return code;
-    if (is_first_rank() && what.starts_over) start_over_with(o, what, words);
+    if (is_first_rank() && what.starts_over) start_over_with(o, what, tokenizer);
     require_shared(in(o, plan_file));
     auto const plan = text_of_first_rank([&] { return plan_text(what.record); });
     if (!is_first_rank()) {

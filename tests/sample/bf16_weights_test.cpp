@@ -153,5 +153,5 @@ BOOST_AUTO_TEST_CASE(matrices_take_two_bytes_and_the_rest_stays) {
     BOOST_TEST(matrices > 10 * others);
     BOOST_CHECK_EXCEPTION(
         (owned_model<calm_model<base, bf16_weights>>(V)), error,
-        says(errc::usage, "expected model_mode::use for a model with bf16 weights, found model_mode::training"));
+        says(errc::usage, "expected model_mode::inference for a model with bf16 weights, found model_mode::training"));
 }

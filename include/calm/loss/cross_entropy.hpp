@@ -62,7 +62,7 @@ template <class T> index_t first_largest(T const* x, index_t n) {
     return first;
 }
 
-// CPU implementation of the passes over logits (for block executors: loss/detail/block/cross_entropy.hpp).
+// CPU implementation of the passes over logits (for block backends: loss/detail/block/cross_entropy.hpp).
 template <class T>
 void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
                    row_targets const& targets) {

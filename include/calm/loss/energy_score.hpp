@@ -204,7 +204,7 @@ void energy_score_of(energy_problem<T> const& p, Targets const& targets, energy_
     if (gradient != nullptr) copy_rows(p.dx + r * p.N * p.L, p.L, gradient, at.width, p.N);
 }
 
-// CPU implementation of run_energy_score (for block executors: loss/detail/block/energy_score.hpp). Threads take whole
+// CPU implementation of run_energy_score (for block backends: loss/detail/block/energy_score.hpp). Threads take whole
 // positions.
 template <class T, class Targets>
 void run_energy_score(context<cpu>& ctx, energy_problem<T> const& p, Targets const& targets) {

@@ -75,8 +75,8 @@ concept head_objective = std::default_initializable<Objective> &&
 //   type                        its C++ type, "calm::energy"; defaults to its name
 //   objective                   the settings of its loss
 //   layer<C, Space>             its network, a head_network (model/head_network.hpp)
-//   flops(surroundings)         FLOPs of its products
-//   tensors(surroundings, to)   optional: adds the names and shapes of its parameters to tensor_shapes;
+//   flops(dimensions)           FLOPs of its products
+//   tensors(dimensions, to)     optional: adds the names and shapes of its parameters to tensor_shapes;
 //                               without it, files are checked only when the network is loaded
 template <class Head>
 concept generative_head = std::default_initializable<Head> && std::equality_comparable<Head> &&

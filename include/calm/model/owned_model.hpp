@@ -20,9 +20,8 @@ template <class Model> struct owned_model {
     // training.
     explicit owned_model(index_t vocabulary, model_mode purpose = model_mode::training) : model(vocabulary) {
         require(purpose == model_mode::inference || is_trainable<space_of<Model>>, errc::usage,
-                "calm::owned_model: expected model_mode::use for a model with bf16 weights, found "
-                "model_mode::training; train "
-                "it in float, then copy its parameters");
+                "calm::owned_model: expected model_mode::inference for a model with bf16 weights, found "
+                "model_mode::training; train it in float, then copy its parameters");
         allocate(model, values, purpose == model_mode::training ? &gradients : nullptr);
         if constexpr (requires { model.ae_model; }) allocate(model.ae_model, values, static_cast<memory*>(nullptr));
     }

@@ -74,7 +74,7 @@ template <std::size_t N> struct child_name {
     static constexpr bool empty = N == 1;  // whether the name is ""
 };
 
-// A layer of a chain with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "".
+// A child of `sequential` with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "".
 template <child_name Name, class Layer> struct named : Layer {
     static constexpr auto name = Name;  // without the dot
 };
@@ -129,7 +129,7 @@ template <class... Layers> struct sequential {
         decltype(std::declval<typename last::saved_activations>().y) y;  // (R, outputs)
     };
 
-    // FLOPs of the matrix products per row; see the top of this file.
+    // FLOPs of the matrix products per row; see nn/layer.hpp.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return (Layers::flops(attended...) + ...);
     }

@@ -21,7 +21,8 @@ namespace calm {
 enum class sampling_rule {
     adaptive,  // n draws at a time until all n are equal; after N draws the batch rule on all of them
     batch,     // the batch rule on N draws
-    exact,     // draws until the answer follows P^(1/T), for any T in (0, 1]
+    exact,     // rejection sampling for any T in (0, 1]: accepts n equal draws, then coin flips for the fraction of
+               // 1/T; the result follows P^(1/T)
     noise      // one draw with its noise scaled by sqrt(T); not P^(1/T)
 };
 

@@ -13,7 +13,7 @@ namespace calm {
 
 namespace detail {
 
-// CPU implementation of run_running_sums (for block executors: loss/detail/block/draw_tokens.hpp).
+// CPU implementation of run_running_sums (for block backends: loss/detail/block/draw_tokens.hpp).
 template <class T>
 void run_running_sums(context<cpu> const& ctx, chunk_total<T>* totals, index_t stride, vocabulary_part<T> const& z) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {

@@ -386,7 +386,7 @@ private:
     double clock_ = 0;               // seconds, with several ranks
     std::vector<progress> pending_;  // steps not reported yet
     bool logs_at_once_;              // the host knows the outcome of each step before it enqueues the next
-    tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // one per micro-batch of the steps in asked_
+    tensor<autoencoder_losses, extents<dyn>, Backend> losses_;  // one per micro-batch of the steps in pending_
     tensor<autoencoder_losses, extents<1>, Backend> newest_;    // on a device: of the last micro-batch
     tensor<double, extents<1>, Backend> loss_;                  // on a device: of the last step
     std::vector<autoencoder_losses> losses_found_;              // host buffer for the losses of a device
