@@ -56,10 +56,10 @@ public:
 
     // Generates one more patch of every text.
     void patch() {
-        places_.clear();
+        rngs_.clear();
         for (index_t const row : rows_)
-            places_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
-        calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(places_)),
+            rngs_.push_back({row, {{1, calm::stream::generation, static_cast<std::uint32_t>(row)}, written_}});
+        calm::sample_next(ctx_, model_, std::span(tokens_), session_.hidden(), rule_, std::span(std::as_const(rngs_)),
                           0, &sampler_state_);
         session_.append(rows_, tokens_);
         ++written_;
@@ -76,7 +76,7 @@ private:
     calm::sampler_cache<Backend> sampler_state_;
     std::vector<calm::token_id> tokens_;
     std::vector<index_t> rows_;
-    std::vector<calm::patch_place> places_;
+    std::vector<calm::patch_rng> rngs_;
     index_t written_ = 0;
 };
 

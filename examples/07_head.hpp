@@ -28,14 +28,14 @@ template <calm::model_configuration auto C, class Space> struct guessing_head {
         }
         add_sum(ctx, total, square(g.y - in.mean));
     }
-    // z (R N, L): N samples for each of R positions. places[r] has the RNG key and counter of position r.
+    // z (R N, L): N samples for each of R positions. rngs[r] has the RNG key and counter of position r.
     void sample(calm::context<Backend>& ctx, calm::matrix_view<T, L, Backend> const& z,
-                calm::head_inputs<C, Space> const& in, std::span<calm::row_rng const> places,
+                calm::head_inputs<C, Space> const& in, std::span<calm::row_rng const> rngs,
                 double noise_scale = 1) const {
         calm::arena_scope const saved(ctx.saved);
         auto const y = network.forward(ctx, in.hidden).y;
         for (calm::index_t i = 0, N = z.extent(0) / y.extent(0); i < z.extent(0); ++i) {
-            auto const& [draws, first] = places[static_cast<std::size_t>(i / N)];
+            auto const& [draws, first] = rngs[static_cast<std::size_t>(i / N)];
             fill_normal(ctx, rows(z, i, 1), draws, static_cast<std::uint64_t>((first + i % N) * L));
             evaluate(ctx, rows(z, i, 1), rows(y, i / N, 1) + rows(z, i, 1) * (0.1 * noise_scale));
         }

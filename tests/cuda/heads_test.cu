@@ -66,9 +66,9 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
         keep(dhidden);
         for (auto const& p : calm::parameters_of(model)) keep(p.grad);
         auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
-        std::vector<calm::row_rng> const places{{{17, calm::stream::generation, 5}, 2},
-                                                {{18, calm::stream::generation, 6}, 0}};
-        model.sample(ctx, z, {.hidden = rows(h, 0, 2)}, places, 0.7);
+        std::vector<calm::row_rng> const rngs{{{17, calm::stream::generation, 5}, 2},
+                                              {{18, calm::stream::generation, 6}, 0}};
+        model.sample(ctx, z, {.hidden = rows(h, 0, 2)}, rngs, 0.7);
         keep(z);
         return all;
     });
@@ -180,9 +180,9 @@ template <auto C> void drafting(char const* what) {
         keep(dhidden);
         for (auto const& p : calm::parameters_of(model)) keep(p.grad);
         auto const z = ctx.saved.template take<float>(extents<dyn, L>(2 * N));
-        std::vector<calm::row_rng> const places{{{17, calm::stream::generation, 5}, 2},
-                                                {{18, calm::stream::generation, 6}, 0}};
-        model.sample(ctx, z, {.hidden = rows(h, 0, 2), .autoencoder = &ae}, places, 0.7);
+        std::vector<calm::row_rng> const rngs{{{17, calm::stream::generation, 5}, 2},
+                                              {{18, calm::stream::generation, 6}, 0}};
+        model.sample(ctx, z, {.hidden = rows(h, 0, 2), .autoencoder = &ae}, rngs, 0.7);
         keep(z);
         return all;
     });

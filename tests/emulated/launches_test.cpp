@@ -248,15 +248,15 @@ device_counts asked_for_a_patch(Model const& model, index_t texts, bool by_graph
     sampler_cache<emulated> sampler_state(ctx, model);
     generation_session<Model, emulated> session(ctx, model, texts, 16);
     std::vector<index_t> all;
-    std::vector<patch_place> places;
+    std::vector<patch_rng> rngs;
     for (index_t i = 0; i < texts; ++i) {
         session.begin(i, std::vector<token_id>(static_cast<std::size_t>(Model::K * (1 + i % 3)), 1));
         all.push_back(i);
-        places.push_back({i, {{1, stream::generation, static_cast<std::uint32_t>(i)}, i}});
+        rngs.push_back({i, {{1, stream::generation, static_cast<std::uint32_t>(i)}, i}});
     }
     std::vector<token_id> patches(static_cast<std::size_t>(texts * Model::K));
     auto const write = [&] {
-        sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_place const>(places), 0,
+        sample_next(ctx, model, std::span(patches), session.hidden(), rule, std::span<patch_rng const>(rngs), 0,
                     &sampler_state);
         session.append(all, patches);
     };
@@ -285,7 +285,7 @@ BOOST_AUTO_TEST_CASE(a_patch_of_many_texts_is_waited_for_once) {
         BOOST_TEST((together.graphs == graphs && together.waits == 1 && together.allocations == 0));
         if (graphs == 2) BOOST_TEST((together.launches == 0 && together.uploads == 0));
     };
-    // Uploads: rows of hidden states, places of the noise, ids, ends of the sequences, texts.
+    // Uploads: rows of hidden states, rngs of the noise, ids, ends of the sequences, texts.
     check(initialised<calm_model<small, on_device>>().model, 5, 2);
     check(initialised<calm_model<drafting, on_device>>().model, 5, 2);
     check(initialised<calm_model<with_head(small, flow{.num_mlp_layers = 1}), on_device>>().model, 5, 2);
@@ -433,7 +433,7 @@ BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) 
     };
     auto const alone = of_batch({}), with_loss = of_batch(model_type::objective{.samples = 3, .targets = 4});
     BOOST_TEST((alone.waits == 1 && with_loss.waits == 2));
-    BOOST_TEST((alone.uploads == 3 && with_loss.uploads == 4));  // ids, rows and places; ids of the targets
+    BOOST_TEST((alone.uploads == 3 && with_loss.uploads == 4));  // ids, rows and rngs; ids of the targets
     BOOST_TEST((alone.allocations == 0 && with_loss.allocations == 0));
 
     // Tokens of the mean and of one sample, losses, deviations.

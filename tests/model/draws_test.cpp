@@ -242,13 +242,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_head_samples_with_the_noise_of_its_places, on, t
     constexpr index_t R = 3, N = 5, D = head::D, S = head::S;
     prepared<head, T, backend> p({}, 2);
     auto const hidden = draws<T, backend>(R * D, 1);
-    std::array<row_rng, R> const places{
+    std::array<row_rng, R> const rngs{
         {{{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}}};
     for (double const scale : {1.0, 0.25}) {
         numbers<T, backend> z(static_cast<std::size_t>(R * N * L));
-        p.model.sample(p.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(hidden)}, places, scale);
+        p.model.sample(p.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(hidden)}, rngs, scale);
         std::vector<T> noise;
-        for (auto const& place : places)
+        for (auto const& place : rngs)
             for (T const u : centred_uniforms<T>(place.draws, place.first * S, N * S))
                 noise.push_back(static_cast<T>(static_cast<double>(u) * scale));
         auto const there = placed<backend>(noise);

@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
     constexpr index_t R = 2, N = 3, D = head::D, L = head::L;
     prepared<head, double> p({}, 1, 0.3);
     auto const hidden = draws<double>(R * D, 1);
-    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
+    std::vector<row_rng> const rngs{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
     for (auto const& sampling :
          std::vector<diffusion_sampling>{{1}, {2}, {5}, {5, 999}, {1000, 20}, {1000}, {1000, 999}}) {
         p.model.sampling = sampling;
@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
         published const process(kept);
         auto const noise = [&](auto const& key_of) {
             std::vector<double> all;
-            for (auto const& [draws_of, first] : places)
+            for (auto const& [draws_of, first] : rngs)
                 for (index_t i = 0; i < N * L; ++i)
                     all.push_back(normal<double>(key_of(draws_of), static_cast<std::uint64_t>(first * L + i)));
             return all;
@@ -274,21 +274,21 @@ BOOST_AUTO_TEST_CASE(samples_are_taken_from_noise_in_any_number_of_steps) {
                 want[e] = mean_of(process, t, want[e], y[0][place]) + (i > 0 ? 0.5 * deviation * added[e] : 0.0);
             }
         }
-        auto const z = sampled_at<head>(p, hidden, N, places, 0.5);
+        auto const z = sampled_at<head>(p, hidden, N, rngs, 0.5);
         double largest = 1;
         for (double const value : want) largest = std::max(largest, std::abs(value));
         BOOST_TEST(close_to(std::span<double const>(z), std::span<double const>(want), 1e-8 * largest, 1e-8));
     }
     for (index_t const none : {0, 1001}) {
         p.model.sampling.steps = none;
-        BOOST_CHECK_EXCEPTION(sampled_at<head>(p, hidden, N, places), error,
+        BOOST_CHECK_EXCEPTION(sampled_at<head>(p, hidden, N, rngs), error,
                               says(errc::usage, "expected 1 to 1000 steps", "found " + std::to_string(none)));
     }
     p.model.sampling.steps = 100;
     for (index_t const none : {-1, 1000}) {
         p.model.sampling.start = none;
         BOOST_CHECK_EXCEPTION(
-            sampled_at<head>(p, hidden, N, places), error,
+            sampled_at<head>(p, hidden, N, rngs), error,
             says(errc::usage, "expected a start of samples from 0 to 999", "found " + std::to_string(none)));
     }
 }

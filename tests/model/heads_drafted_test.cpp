@@ -40,8 +40,8 @@ template <auto C, class T, class Backend = cpu> struct with_autoencoder {
     using gradients_type = typename head_type::gradients_type;
 
     void sample(context<Backend>& ctx, matrix_view<T, L, Backend> const& z, inputs_type const& in,
-                std::span<row_rng const> places, double scale) const {
-        head.sample(ctx, z, {.hidden = in.hidden, .autoencoder = &ae}, places, scale);
+                std::span<row_rng const> rngs, double scale) const {
+        head.sample(ctx, z, {.hidden = in.hidden, .autoencoder = &ae}, rngs, scale);
     }
     // The loss and gradients for the patches `labels` (R K); `noise` is that of head.loss_and_gradient.
     template <class Noise>
@@ -175,11 +175,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(without_its_drafts_it_is_the_energy_head, on, test
     });
     BOOST_TEST(near(loss, of_energy, 1e-5));
     BOOST_TEST(close(copied(dhidden), copied(want), kind::gradient));
-    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
+    std::vector<row_rng> const rngs{{{17, stream::generation, 5}, 2}, {{18, stream::generation, 6}, 0}};
     numbers<T, backend> const of_two(hidden.begin(), hidden.begin() + 2 * D);
     numbers<T, backend> z(2 * N * L);
-    plain.model.sample(plain.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(of_two)}, places, 0.7);
-    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(of_two), N, places, 0.7), copied(z), kind::output));
+    plain.model.sample(plain.ctx, out_rows<backend, L>(z), {.hidden = in_rows<backend, D>(of_two)}, rngs, 0.7);
+    BOOST_TEST(close(sampled_at<drafted_on<on>>(p, copied(of_two), N, rngs, 0.7), copied(z), kind::output));
 }
 
 // The cross-entropy of K tokens, each under the softmax of its row, in addition to the energy score.
@@ -339,8 +339,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, test_devices) 
     auto const there = placed<backend>(patches);
     auto const all = copied(p.model.ae.posterior(p.ctx, in_vector<backend>(there)).mean);
     p.ctx.saved.clear();
-    std::vector<row_rng> const places{{{17, stream::generation, 5}, 0}};
-    auto const z = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 20, places);
+    std::vector<row_rng> const rngs{{{17, stream::generation, 5}, 0}};
+    auto const z = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 20, rngs);
     for (index_t n = 0; n < 20; ++n) {
         double least = 1e9;
         for (std::size_t i = 0; i < all.size(); i += L) {
@@ -353,7 +353,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(at_first_a_sample_is_its_draft, on, test_devices) 
         BOOST_TEST(least < 1e-5);
     }
     // Without noise all samples are the most likely draft.
-    auto const cold = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 5, places, 0);
+    auto const cold = sampled_at<drafted_on<on>>(p, draws<T>(D, 1), 5, rngs, 0);
     for (std::size_t i = L; i < cold.size(); ++i)
         BOOST_TEST(std::abs(static_cast<double>(cold[i] - cold[i - L])) < 1e-5);
     for (auto const& x : cold) BOOST_TEST(std::isfinite(static_cast<double>(x)));

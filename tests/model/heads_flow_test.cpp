@@ -91,12 +91,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(paths_begin_in_the_noise_of_their_places, on, test
     using T = typename on::scalar;
     prepared<head, T, typename on::backend> p({}, 2);
     initialise(p.ctx, p.model);
-    std::vector<row_rng> const places{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
+    std::vector<row_rng> const rngs{{{17, stream::generation, 5}, 2}, {{18, stream::evaluation, 6}, 0}};
     constexpr index_t N = 3, L = head::L;
     for (double const scale : {1.0, 0.25}) {
-        auto const z = sampled_at<head>(p, draws<T>(2 * head::D, 1), N, places, scale);
+        auto const z = sampled_at<head>(p, draws<T>(2 * head::D, 1), N, rngs, scale);
         std::vector<double> want;
-        for (auto const& [draws_of, first] : places)
+        for (auto const& [draws_of, first] : rngs)
             for (index_t i = 0; i < N * L; ++i)
                 want.push_back(scale * normal<double>(draws_of, static_cast<std::uint64_t>(first * L + i)));
         BOOST_TEST(close(z, want, kind::output));

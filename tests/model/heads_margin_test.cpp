@@ -97,9 +97,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(samples_have_the_stated_spread, on, test_devices) 
     auto const there = placed<backend>(hidden);
     auto const guess = copied(p.model.linears.forward(p.ctx, in_rows<backend, head::D>(there)).y);
     p.ctx.saved.clear();
-    std::vector<row_rng> const places{{{17, stream::generation, 5}, 0}, {{17, stream::generation, 6}, 0}};
+    std::vector<row_rng> const rngs{{{17, stream::generation, 5}, 0}, {{17, stream::generation, 6}, 0}};
     for (double const scale : {1.0, 0.25}) {
-        auto const z = sampled_at<head>(p, hidden, N, places, scale);
+        auto const z = sampled_at<head>(p, hidden, N, rngs, scale);
         for (std::size_t r = 0; r < R; ++r)
             for (std::size_t l = 0; l < L; ++l) {
                 std::vector<double> x;

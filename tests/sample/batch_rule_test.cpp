@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(a_forecast_knows_how_many_draws_it_takes_at_least) {
         std::int64_t const n = 1 + random.below(3), left = 1 + random.below(20);
         double const point = (random.below(1000) + 0.5) / 1000;
         auto const counts = calm::count_patches(pool, 1).counts;
-        auto const least = calm::batch_forecast(counts, n, left, point).at_least();
+        auto const least = calm::batch_forecast(counts, n, left, point).draws_needed();
         // The quickest way is to repeat one patch, an earlier or a new one.
         std::int64_t shortest = left;
         for (std::size_t i = 0; i <= counts.size(); ++i)

@@ -240,15 +240,15 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{4});
     evaluate(ctx, hidden.view(), hidden.view() * 3.0);
-    std::vector<patch_place> places;
-    for (index_t r = 0; r < rows; ++r) places.push_back({r, {{8, stream::generation, 2}, 11 + r}});
+    std::vector<patch_rng> rngs;
+    for (index_t r = 0; r < rows; ++r) rngs.push_back({r, {{8, stream::generation, 2}, 11 + r}});
     std::set<bool> at_the_end;
     for (double const T : {1.0 / 2, 1.0 / 3})
         for (std::int64_t const N : {1, 2, 7, 40}) {
             auto const rule = sampler::adaptive(temperature::of(T), N);
             std::vector<token_id> want;
             std::vector<index_t> draws;
-            for (auto const& place : places) {
+            for (auto const& place : rngs) {
                 row_rng at{place.noise.draws, place.noise.first << 20};
                 auto const source = [&](std::span<token_id> out) {
                     auto const count = static_cast<index_t>(out.size()) / K;
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
                 for (std::int64_t const round : {0, 1, 5}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
-                                                  std::span<patch_place const>(places), round, parts);
+                                                  std::span<patch_rng const>(rngs), round, parts);
                     BOOST_TEST(got == want, boost::test_tools::per_element());
                     for (std::size_t i = 0; i < took.size(); ++i) BOOST_TEST(took[i].draws == draws[i]);
                 }
@@ -310,16 +310,16 @@ BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
     constexpr index_t rows = 5, samples = 9;
     tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
     fill_normal(ctx, hidden.view(), key{6});
-    std::vector<row_rng> places;
-    for (index_t r = 0; r < rows; ++r) places.push_back({{8, stream::evaluation, 1}, r * samples});
+    std::vector<row_rng> rngs;
+    for (index_t r = 0; r < rows; ++r) rngs.push_back({{8, stream::evaluation, 1}, r * samples});
     for (auto const& rule : all_rules()) {
-        auto const drawn = [&](token_screen const* by, sampled_together& total) {
+        auto const drawn = [&](token_screen const* by, sampling_totals& total) {
             std::vector<token_id> tokens(static_cast<std::size_t>(rows * samples * K));
             sample_many(ctx, u.model, std::span(tokens), std::as_const(hidden).view(), samples, rule,
-                        std::span<row_rng const>(places), total, by);
+                        std::span<row_rng const>(rngs), total, by);
             return tokens;
         };
-        sampled_together plain, screened;
+        sampling_totals plain, screened;
         BOOST_TEST(drawn(screen.get(), screened) == drawn(nullptr, plain), boost::test_tools::per_element());
         BOOST_TEST(screened.draws == plain.draws);
         BOOST_TEST(plain.patches == rows * samples);
@@ -341,12 +341,12 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
             tensor<float, extents<dyn, model_type::D>> hidden{extents<dyn, model_type::D>(rows)};
             fill_normal(ctx, hidden.view(), key{state});
             evaluate(ctx, hidden.view(), hidden.view() * 3.0);
-            std::vector<patch_place> places;
-            for (index_t r = 0; r < rows; ++r) places.push_back({r, {{8, stream::generation, state}, 11 + r}});
+            std::vector<patch_rng> rngs;
+            for (index_t r = 0; r < rows; ++r) rngs.push_back({r, {{8, stream::generation, state}, 11 + r}});
             for (auto const& [n, N] : {std::pair(2, 1), {2, 2}, {3, 7}, {2, 30}, {3, 100}}) {
                 auto const rule = sampler::batch(temperature::of(1.0 / n), N);
                 std::vector<token_id> want;
-                for (auto const& place : places) {
+                for (auto const& place : rngs) {
                     auto const one =
                         pools.choose(ctx, calm::rows(std::as_const(hidden).view(), place.row, 1), place.noise, N, n);
                     want.insert(want.end(), one.begin(), one.end());
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(the_batch_rule_counts_as_if_every_draw_were_decoded) {
                                                    {5, static_cast<sampler_cache<cpu>*>(nullptr)}}) {
                     std::vector<token_id> got(want.size());
                     auto const took = sample_next(ctx, u.model, std::span(got), std::as_const(hidden).view(), rule,
-                                                  std::span<patch_place const>(places), round, parts);
+                                                  std::span<patch_rng const>(rngs), round, parts);
                     BOOST_TEST(got == want, boost::test_tools::per_element());
                     for (auto const& one : took) BOOST_TEST(one.draws == N);
                 }

@@ -342,18 +342,18 @@ BOOST_AUTO_TEST_CASE(rounds_change_neither_answers_nor_counts) {
 BOOST_AUTO_TEST_CASE(an_attempt_that_cannot_succeed_any_more_is_counted_whole) {
     random_sequence choice({.seed = 1});
     acceptance_sampler at_work(sampler::exact(temperature::of(1.0 / 3)), 1, choice);
-    BOOST_TEST(at_work.at_least() == 3);
+    BOOST_TEST(at_work.draws_needed() == 3);
     at_work.take(std::vector<token_id>{1, 2}, choice);
-    BOOST_TEST(at_work.at_least() == 1);
+    BOOST_TEST(at_work.draws_needed() == 1);
     at_work.take(std::vector<token_id>{2}, choice);
     BOOST_TEST(!at_work.decided());
-    BOOST_TEST(at_work.at_least() == 3);
+    BOOST_TEST(at_work.draws_needed() == 3);
     at_work.take(std::vector<token_id>{4, 4, 4, 5, 5}, choice);
     BOOST_TEST(at_work.decided());
     BOOST_TEST(at_work.result().draws == 6);
     BOOST_TEST(at_work.patch()[0] == 4);
-    BOOST_TEST(at_work.at_least() == 0);
-    BOOST_TEST(at_work.at_most() == 0);
+    BOOST_TEST(at_work.draws_needed() == 0);
+    BOOST_TEST(at_work.draws_left() == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_exact_rule_gives_up_at_its_cap_and_says_so) {

@@ -216,14 +216,14 @@ void check_training(context<typename Head::backend>& ctx, Head& model, fixture c
     check_gradients(parameters_of(model), f);
 }
 
-// N latents from a head's `sample` at each of the places.
+// N latents from a head's `sample` with each of the rngs.
 template <class Head, class Prepared>
 std::vector<typename Head::scalar> sampled_at(Prepared& p, std::vector<typename Head::scalar> const& of, index_t N,
-                                              std::span<row_rng const> places, double scale = 1) {
+                                              std::span<row_rng const> rngs, double scale = 1) {
     using backend = typename Head::backend;
     auto const hidden = placed<backend>(of);
-    numbers<typename Head::scalar, backend> z(places.size() * static_cast<std::size_t>(N * Head::L));
-    p.model.sample(p.ctx, out_rows<backend, Head::L>(z), {.hidden = in_rows<backend, Head::D>(hidden)}, places, scale);
+    numbers<typename Head::scalar, backend> z(rngs.size() * static_cast<std::size_t>(N * Head::L));
+    p.model.sample(p.ctx, out_rows<backend, Head::L>(z), {.hidden = in_rows<backend, Head::D>(hidden)}, rngs, scale);
     BOOST_TEST(p.ctx.saved.used() == 0U);
     BOOST_TEST(p.ctx.workspace.used() == 0U);
     return copied(z);
@@ -237,16 +237,16 @@ template <class Head> void check_draws_by_place(Head const& head, bool bit_for_b
     constexpr index_t R = 3, N = 5, D = Head::D, L = Head::L;
     prepared<Head, T, backend> p(head, 2, 0.3);
     auto const hidden = draws<T>(R * D, 1);
-    std::vector<row_rng> const places{
+    std::vector<row_rng> const rngs{
         {{17, stream::generation, 5}, 2}, {{17, stream::generation, 6}, 2}, {{18, stream::evaluation, 5}, 0}};
-    auto const all = sampled_at<Head>(p, hidden, N, places);
-    BOOST_TEST((all == sampled_at<Head>(p, hidden, N, places)), "the same places draw otherwise");
+    auto const all = sampled_at<Head>(p, hidden, N, rngs);
+    BOOST_TEST((all == sampled_at<Head>(p, hidden, N, rngs)), "the same rngs draw otherwise");
     double largest = 1;  // random weights over many steps give large values
     for (T const value : all) largest = std::max(largest, std::abs(static_cast<double>(value)));
     for (index_t r = 0; r < R; ++r) {
         std::vector<T> const alone(hidden.begin() + r * D, hidden.begin() + (r + 1) * D);
         for (auto const& [n, count] : {std::pair<index_t, index_t>{0, N}, {0, 2}, {2, 3}, {4, 1}}) {
-            auto place = places[static_cast<std::size_t>(r)];
+            auto place = rngs[static_cast<std::size_t>(r)];
             place.first += n;
             auto const got = sampled_at<Head>(p, alone, count, {&place, 1});
             std::vector<T> const want(all.begin() + (r * N + n) * L, all.begin() + (r * N + n + count) * L);

@@ -63,11 +63,10 @@ std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector
     auto const t = shift_tokens(ctx, as_vector(blocks), P, K);
     auto const hidden = model.transformer.forward(ctx, t.inputs, P - 1).y;
     std::vector<token_id> drawn(static_cast<std::size_t>(n / (P * K) * (P - 1) * samples * K));
-    std::vector<row_rng> places;
+    std::vector<row_rng> rngs;
     for (index_t r = 0; r < hidden.extent(0); ++r)
-        places.push_back({{settings.seed, stream::evaluation, 0}, r * samples});
-    model.sample_patches(ctx, {drawn.data(), extents<dyn>(static_cast<index_t>(drawn.size()))}, hidden, samples,
-                         places);
+        rngs.push_back({{settings.seed, stream::evaluation, 0}, r * samples});
+    model.sample_patches(ctx, {drawn.data(), extents<dyn>(static_cast<index_t>(drawn.size()))}, hidden, samples, rngs);
     return drawn;
 }
 

@@ -90,11 +90,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) 
     text_blocks(text(), K, block, 2, packing::unbroken)(tokens);
     auto cache = own.model.make_cache(sequences, block / K);
     auto const hidden = own.model.extend(ctx, std::span<token_id const>(tokens), cache, cache.all());
-    std::vector<row_rng> places;
+    std::vector<row_rng> rngs;
     for (index_t r = 0; r < hidden.extent(0); ++r)
-        places.push_back({{17, stream::generation, static_cast<std::uint32_t>(r)}, 0});
-    numbers<float, backend> z(places.size() * static_cast<std::size_t>(samples * L));
-    own.model.sample_latents(ctx, out_rows<backend, L>(z), hidden, places);
+        rngs.push_back({{17, stream::generation, static_cast<std::uint32_t>(r)}, 0});
+    numbers<float, backend> z(rngs.size() * static_cast<std::size_t>(samples * L));
+    own.model.sample_latents(ctx, out_rows<backend, L>(z), hidden, rngs);
 
     auto& host = trained<on::value>();
     context<> here(1, 1);

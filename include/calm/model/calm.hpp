@@ -157,12 +157,12 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return total_of(ctx, [&](auto const& total) { generator.loss_and_gradient(ctx, total, in, {}, o, first); });
     }
 
-    // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from each row's places (R) and is
+    // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from `rngs` (R), one per row and is
     // multiplied by noise_scale. Does not wait for the device.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
-                        matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> places,
+                        matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> rngs,
                         double noise_scale = 1) const {
-        generator.sample(ctx, z, {.hidden = hidden, .autoencoder = &ae_model}, places, noise_scale);
+        generator.sample(ctx, z, {.hidden = hidden, .autoencoder = &ae_model}, rngs, noise_scale);
     }
     // Chunk size: the number of hidden states sampled together, which bounds memory.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
@@ -171,14 +171,13 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
 
-    // tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from each row's
-    // places (R) and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a decoder
-    // output is not finite; on a device `copy_patches_to_host` throws the latter. `screen` is null or a screen of the
-    // autoencoder's vocabulary table.
+    // tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from `rngs`
+    // (R), one per row, and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a
+    // decoder output is not finite; on a device `copy_patches_to_host` throws the latter. `screen` is null or a screen
+    // of the autoencoder's vocabulary table.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                        matrix_view<T const, D, Backend> const& hidden, index_t samples,
-                        std::span<row_rng const> places, double noise_scale = 1,
-                        token_screen const* screen = nullptr) const {
+                        matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> rngs,
+                        double noise_scale = 1, token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.workspace);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
         auto const z = ctx.workspace.template take<T>(extents<dyn, L>(std::min(chunk, hidden.extent(0)) * samples));
@@ -186,7 +185,7 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, 0, n * samples);
             sample_latents(ctx, zr, rows(hidden, r0, n),
-                           places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
+                           rngs.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)), noise_scale);
             ae_model.decode_tokens(ctx, rows(tokens, r0 * samples * K, n * samples * K), zr, screen);
         }
     }
@@ -194,16 +193,16 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
     // only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
     // autoencoder::decode_lazily, and tokens (R, N, K) in host memory.
-    void sample_alike(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
-                      matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> places,
-                      lazy_groups groups, token_screen const* screen = nullptr) const {
+    void sample_lazily(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
+                       matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> rngs,
+                       lazy_groups groups, token_screen const* screen = nullptr) const {
         std::fill(tokens.begin(), tokens.end(), not_decoded);
         index_t const chunk = positions_drawn_at_once(ctx, samples);
         for (index_t r0 = 0; r0 < hidden.extent(0); r0 += chunk) {
             index_t const n = std::min(chunk, hidden.extent(0) - r0);
             auto const zr = rows(z, r0 * samples, n * samples);
             sample_latents(ctx, zr, rows(hidden, r0, n),
-                           places.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
+                           rngs.subspan(static_cast<std::size_t>(r0), static_cast<std::size_t>(n)));
             auto const own =
                 tokens.subspan(static_cast<std::size_t>(r0 * samples * K), static_cast<std::size_t>(n * samples * K));
             ae_model.decode_lazily(ctx, own, zr, groups, screen);

@@ -65,7 +65,7 @@ template <auto C, class Space> struct head_operands {
     typename decltype(C.head)::objective const& objective;
     rng_counter first;
     matrix_view<typename Space::storage, C.autoencoder.latent_size, Backend> const& z;
-    std::span<row_rng const> places;
+    std::span<row_rng const> rngs;
     double noise_scale;
 };
 
@@ -80,8 +80,8 @@ struct any_visitor {
 //   loss_and_gradient(ctx, total, in, out, objective, first)
 //                               adds the losses of R positions to total, and their gradients to those of the
 //                               parameters; position r has index first + r in the step, which determines its noise
-//   sample(ctx, z, in, places, noise_scale)
-//                               z (R N, L): draws N latents for each of R hidden states, with noise at its places
+//   sample(ctx, z, in, rngs, noise_scale)
+//                               z (R N, L): draws N latents for each of R hidden states, with noise from `rngs` (R)
 //   visit(visitor)              names its parameters, as a layer does
 // docs/extending.md has the details.
 template <class Network, auto C, class Space>
@@ -89,7 +89,7 @@ concept head_network = requires(Network& network, Network const& constant, index
                                 detail::head_operands<C, Space> const& x, detail::any_visitor& visitor) {
     Network(vocabulary);
     network.loss_and_gradient(x.ctx, x.total, x.in, x.out, x.objective, x.first);
-    constant.sample(x.ctx, x.z, x.in, x.places, x.noise_scale);
+    constant.sample(x.ctx, x.z, x.in, x.rngs, x.noise_scale);
     network.visit(visitor);
 };
 

@@ -55,7 +55,8 @@ namespace detail {
 
 // Adds a sampled patch to a text; returns its new tokens, up to one of `ends` or max_tokens.
 inline std::span<token_id const> add_patch(generation_result& text, std::span<token_id const> patch,
-                                           sampled const& took, std::span<token_id const> ends, index_t max_tokens) {
+                                           sampling_cost const& took, std::span<token_id const> ends,
+                                           index_t max_tokens) {
     text.draws += took.draws;
     text.capped += took.capped ? 1 : 0;
     ++text.patches;
@@ -98,14 +99,14 @@ public:
             active_.push_back(row);
         }
         while (!active_.empty()) {
-            note_places();
+            collect_rngs();
             patches_.resize(active_.size() * K);
             auto const took =
                 sample_next(ctx_, model_, std::span<token_id>(patches_), session_.hidden(), settings_.sampler,
-                            std::span<patch_place const>(places_), settings_.round, &sampler_state_);
-            hand_out(took);
-            if (!continuing_.empty()) session_.append(continuing_, onward_);
-            active_.swap(still_);
+                            std::span<patch_rng const>(rngs_), settings_.round, &sampler_state_);
+            append_patches(took);
+            if (!continuing_.empty()) session_.append(continuing_, next_patches_);
+            active_.swap(next_active_);
         }
         return std::move(results_);
     }
@@ -127,21 +128,21 @@ private:
         return next_++;
     }
 
-    void note_places() {
-        places_.clear();
+    void collect_rngs() {
+        rngs_.clear();
         for (index_t const row : active_) {
             std::size_t const prompt = prompt_of_[static_cast<std::size_t>(row)];
             key const draws{settings_.seed, stream::generation,
                             settings_.prompt_number + static_cast<std::uint32_t>(prompt)};
-            places_.push_back({row, {draws, results_[prompt].patches}});
+            rngs_.push_back({row, {draws, results_[prompt].patches}});
         }
     }
 
     // Gives every text its patch; notes which texts continue and which rows are still in use.
-    void hand_out(std::vector<sampled> const& took) {
+    void append_patches(std::vector<sampling_cost> const& took) {
         continuing_.clear();
-        still_.clear();
-        onward_.clear();
+        next_active_.clear();
+        next_patches_.clear();
         for (std::size_t i = 0; i < active_.size(); ++i) {
             index_t const row = active_[i];
             auto& prompt = prompt_of_[static_cast<std::size_t>(row)];
@@ -151,13 +152,13 @@ private:
             bool const wanted = fresh.empty() || notify(on_tokens_, prompt, fresh);
             if (wanted && !text.stopped_at_eos && static_cast<index_t>(text.tokens.size()) < settings_.max_tokens) {
                 continuing_.push_back(row);
-                onward_.insert(onward_.end(), patch.begin(), patch.end());
+                next_patches_.insert(next_patches_.end(), patch.begin(), patch.end());
             } else if (next_ < prompts_.size()) {
                 prompt = begin_next(row);
             } else {
                 continue;
             }
-            still_.push_back(row);
+            next_active_.push_back(row);
         }
     }
 
@@ -175,10 +176,10 @@ private:
     std::vector<std::size_t> prompt_of_;  // per row
     std::vector<index_t> active_;         // rows of the session, in order
     std::vector<token_id> patches_;       // (active, K)
-    std::vector<patch_place> places_;
-    std::vector<index_t> continuing_;  // rows whose text continues with its patch
-    std::vector<index_t> still_;       // these, and rows whose next text has begun
-    std::vector<token_id> onward_;     // (continuing_, K)
+    std::vector<patch_rng> rngs_;
+    std::vector<index_t> continuing_;     // rows whose text continues with its patch
+    std::vector<index_t> next_active_;    // these, and rows whose next text has begun
+    std::vector<token_id> next_patches_;  // (continuing_, K)
 };
 
 }  // namespace detail

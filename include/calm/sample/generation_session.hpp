@@ -93,7 +93,7 @@ public:
         };
         if (each > 1) return advance();
         cache_.reserve(ctx_, texts, each);
-        by_a_patch_(ctx_, {size, cache_.room()}, advance);
+        captured_step_(ctx_, {size, cache_.room()}, advance);
     }
     // Continues the first text.
     void append(std::span<token_id const> patches) {
@@ -106,7 +106,7 @@ private:
     Model const& model_;
     typename Model::cache cache_;
     tensor<T, extents<dyn, D>, Backend> hidden_;
-    captured_graph<Backend> by_a_patch_;  // texts that continue by one patch
+    captured_graph<Backend> captured_step_;  // texts that continue by one patch
 };
 
 }  // namespace calm

@@ -49,32 +49,32 @@ void for_each_logits(context<Backend>& ctx, Model const& model,
     }
 }
 
-// Fills tokens (R) with the next token of R places, by the rule, from the hidden states (any, D) of their rows; one
-// draw each. A token depends only on its row and its noise, a key and a number. Throws errc::usage unless there is room
-// for one token per place, errc::non_finite if a logit is NaN.
+// Fills tokens (R) with the next token for each of rngs (R), by the rule, from the hidden states (any, D) of their
+// rows; one draw each. A token depends only on its row and its noise, a key and a number. Throws errc::usage unless
+// there is room for one token per element of rngs, errc::non_finite if a logit is NaN.
 template <gives_logits Model, class Backend>
-std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
-                                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
-                                 token_sampler const& rule, std::span<patch_place const> places, std::int64_t = 0,
-                                 sampler_cache<Backend>* = nullptr) {
-    require(tokens.size() == places.size(), errc::usage, "calm::sample_next: expected room for ", places.size(),
+std::vector<sampling_cost> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                                       matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
+                                       token_sampler const& rule, std::span<patch_rng const> rngs, std::int64_t = 0,
+                                       sampler_cache<Backend>* = nullptr) {
+    require(tokens.size() == rngs.size(), errc::usage, "calm::sample_next: expected room for ", rngs.size(),
             " tokens, found room for ", tokens.size());
     arena_scope const scope(ctx.workspace);
-    auto const states = ctx.workspace.template take<typename Model::scalar>(
-        extents<dyn, Model::D>(static_cast<index_t>(places.size())));
+    auto const states =
+        ctx.workspace.template take<typename Model::scalar>(extents<dyn, Model::D>(static_cast<index_t>(rngs.size())));
     std::vector<row_id> named;
-    for (auto const& place : places) named.push_back(static_cast<row_id>(place.row));
+    for (auto const& rng : rngs) named.push_back(static_cast<row_id>(rng.row));
     arena_scope const saved(ctx.saved);
     gather_rows(ctx, states, hidden, ids_to_device(ctx, std::span<row_id const>(named), hidden.extent(0)));
     categorical_distribution distribution;
     for_each_logits(ctx, model, matrix_view<typename Model::scalar const, Model::D, Backend>(states),
                     [&](index_t row, auto logits) {
-                        auto const& [draws, first] = places[static_cast<std::size_t>(row)].noise;
+                        auto const& [draws, first] = rngs[static_cast<std::size_t>(row)].noise;
                         random_sequence choice(draws, static_cast<std::uint64_t>(first));
                         distribution.set(logits, rule);
                         tokens[static_cast<std::size_t>(row)] = distribution.draw(detail::uniform53(choice));
                     });
-    return std::vector<sampled>(places.size(), sampled{1, false});
+    return std::vector<sampling_cost>(rngs.size(), sampling_cost{1, false});
 }
 
 }  // namespace calm

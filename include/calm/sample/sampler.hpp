@@ -107,7 +107,7 @@ private:
 };
 
 // Cost of sampling one patch.
-struct sampled {
+struct sampling_cost {
     // Counted draws: n for every attempt of the exact rule and N for the batch rule, even if fewer settle it.
     std::int64_t draws = 0;
     bool capped = false;  // the exact rule gave up and the batch rule decided
@@ -119,18 +119,18 @@ public:
     // For patches of K tokens. The batch rule takes its only random number from `choice` here.
     acceptance_sampler(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
         if (rule_.rule != sampling_rule::batch) return;
-        point_ = detail::uniform53(choice);
-        look_at_ = batch_forecast({}, rule_.n, rule_.max_draws, point_).at_least();
+        uniform_ = detail::uniform53(choice);
+        next_forecast_ = batch_forecast({}, rule_.n, rule_.max_draws, uniform_).draws_needed();
     }
 
     // Fewest further draws that are needed; 0 once it has decided.
-    [[nodiscard]] std::int64_t at_least() const {
+    [[nodiscard]] std::int64_t draws_needed() const {
         if (decided_) return 0;
-        if (rule_.rule == sampling_rule::batch) return std::min(rule_.max_draws, look_at_) - done_.draws;
-        return std::min(rule_.max_draws - done_.draws, proving_ > 0 ? 1 : rule_.n - equal_);
+        if (rule_.rule == sampling_rule::batch) return std::min(rule_.max_draws, next_forecast_) - done_.draws;
+        return std::min(rule_.max_draws - done_.draws, coin_flip_ > 0 ? 1 : rule_.n - equal_);
     }
     // Most further draws that can be used, until the batch rule decides; 0 once it has decided.
-    [[nodiscard]] std::int64_t at_most() const { return decided_ ? 0 : rule_.max_draws - done_.draws; }
+    [[nodiscard]] std::int64_t draws_left() const { return decided_ ? 0 : rule_.max_draws - done_.draws; }
 
     // Takes patches (count, K) drawn at T = 1, in order. Draws after the decision are ignored and not counted. Random
     // choices come from `choice`, the same ones for the same draws. The batch rule decides as soon as no further draw
@@ -145,10 +145,10 @@ public:
             else if (done_.draws == rule_.max_draws) {
                 done_.capped = rule_.rule == sampling_rule::exact;
                 decide(batch_choice(pool_, K_, rule_.n,
-                                    rule_.rule == sampling_rule::batch ? point_ : detail::uniform53(choice)));
+                                    rule_.rule == sampling_rule::batch ? uniform_ : detail::uniform53(choice)));
             }
         }
-        if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= look_at_) look_ahead();
+        if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= next_forecast_) look_ahead();
     }
 
     // The draws so far (draws, K); tokens that were not decoded may be filled in.
@@ -158,19 +158,19 @@ public:
     [[nodiscard]] std::size_t chosen() const { return chosen_; }
     // The K tokens of the answer, valid until the next take().
     [[nodiscard]] std::span<token_id const> patch() const { return std::span(pool_).subspan(chosen_ * K_, K_); }
-    [[nodiscard]] sampled const& result() const { return done_; }  // cost so far
+    [[nodiscard]] sampling_cost const& result() const { return done_; }  // cost so far
 
 private:
     // Checks the last draw of the pool: true if the attempt's patch is the answer.
     bool accepts(random_sequence& choice) {
         if (rule_.rule == sampling_rule::batch) return false;
         auto const last = static_cast<std::size_t>(done_.draws) - 1;
-        if (proving_ > 0) {  // accepts with probability P^fraction, using only draws from P
+        if (coin_flip_ > 0) {  // accepts with probability P^fraction, using only draws from P
             if (equals_attempt(last)) return true;
-            if (detail::uniform53(choice) < rule_.fraction / static_cast<double>(proving_))
+            if (detail::uniform53(choice) < rule_.fraction / static_cast<double>(coin_flip_))
                 begin_attempt();
             else
-                ++proving_;
+                ++coin_flip_;
             return false;
         }
         if (equal_ == 0) attempt_ = last;
@@ -180,15 +180,15 @@ private:
             begin_attempt();
             return false;
         }
-        proving_ = rule_.fraction > 0.0 ? 1 : 0;
-        return proving_ == 0;
+        coin_flip_ = rule_.fraction > 0.0 ? 1 : 0;
+        return coin_flip_ == 0;
     }
     // Batch rule: decides if no further draw can change the choice, otherwise sets when to look again. Waits for at
     // least an eighth more draws, because each look counts all of them again.
     void look_ahead() {
         auto const distinct = count_patches(pool_, K_);
-        batch_forecast const forecast(distinct.counts, rule_.n, rule_.max_draws - done_.draws, point_);
-        look_at_ = done_.draws + std::max(forecast.at_least(), done_.draws / 8 + 1);
+        batch_forecast const forecast(distinct.counts, rule_.n, rule_.max_draws - done_.draws, uniform_);
+        next_forecast_ = done_.draws + std::max(forecast.draws_needed(), done_.draws / 8 + 1);
         auto const sure = forecast.choice();
         if (!sure) return;
         done_.draws = rule_.max_draws;
@@ -199,7 +199,7 @@ private:
         return std::equal(patch(draw), patch(draw + 1), patch(attempt_));
     }
     void begin_attempt() {
-        equal_ = proving_ = 0;
+        equal_ = coin_flip_ = 0;
         all_equal_ = true;
     }
     void decide(std::size_t chosen) {
@@ -210,28 +210,29 @@ private:
     sampler rule_;
     std::size_t K_;
     std::vector<token_id> pool_;  // (draws, K)
-    sampled done_;
+    sampling_cost done_;
     bool decided_ = false;
     std::size_t chosen_ = 0;   // index in the pool
     std::size_t attempt_ = 0;  // first draw of the attempt, in the pool
     std::int64_t equal_ = 0;   // draws in the attempt
     bool all_equal_ = true;
-    std::int64_t proving_ = 0;  // number of the next coin flip for P^fraction; 0 before
-    double point_ = 0;          // random number by which the batch rule chooses
-    std::int64_t look_at_ = 0;  // number of draws at which the batch rule looks ahead
+    std::int64_t coin_flip_ = 0;      // number of the next coin flip for P^fraction; 0 before
+    double uniform_ = 0;              // random number by which the batch rule chooses
+    std::int64_t next_forecast_ = 0;  // number of draws at which the batch rule looks ahead
 };
 
-// Draws per patch in the next round, for `wanting` patches that need at_least draws each and have made `drawn`. In a
+// Draws per patch in the next round, for `wanting` patches that need `draws_needed` each and have made `drawn`. In a
 // product a few rows cost nearly as much as one, and each of many rows costs half. So rounds double up to 64 rows and
 // then grow by a quarter of the draws so far, which bounds wasted draws. The batch rule knows when it can be certain.
 // It gets the draws until then, or if more a few rows or an eighth of the draws so far: among many patches one could
 // always be certain soon, and an extra round costs more. The result does not depend on the machine.
-inline std::int64_t round_size(sampling_rule rule, std::int64_t at_least, std::int64_t drawn, std::int64_t wanting) {
+inline std::int64_t round_size(sampling_rule rule, std::int64_t draws_needed, std::int64_t drawn,
+                               std::int64_t wanting) {
     constexpr std::int64_t few = 8;
     constexpr std::int64_t many = 64;
     std::int64_t const among = std::max<std::int64_t>(1, wanting);
-    if (rule == sampling_rule::batch) return std::max({at_least, many / 4 / among, drawn / 8 + 1});
-    return std::max({at_least, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
+    if (rule == sampling_rule::batch) return std::max({draws_needed, many / 4 / among, drawn / 8 + 1});
+    return std::max({draws_needed, few / among, std::min(drawn, many / among), std::min(drawn / 4, many)});
 }
 
 // A source of patches: draw(out) fills `out`, K tokens per patch, with fresh independent patches for one position.
@@ -241,14 +242,14 @@ concept patch_source = std::invocable<Draw&, std::span<token_id>>;
 // Samples `patch` (K) by the rule, from a source called in rounds of `round` draws; 0 is automatic. Equal sources and
 // choices give the same patch and cost for rounds of any size.
 template <patch_source Draw>
-sampled sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
-                     std::int64_t round = 0) {
+sampling_cost sample_patch(sampler const& rule, Draw&& draw, std::span<token_id> patch, random_sequence& choice,
+                           std::int64_t round = 0) {
     acceptance_sampler at_work(rule, patch.size(), choice);
     std::vector<token_id> fresh;
     while (!at_work.decided()) {
         std::int64_t const wanted =
-            round > 0 ? round : round_size(rule.rule, at_work.at_least(), at_work.result().draws, 1);
-        fresh.resize(static_cast<std::size_t>(std::min(wanted, at_work.at_most())) * patch.size());
+            round > 0 ? round : round_size(rule.rule, at_work.draws_needed(), at_work.result().draws, 1);
+        fresh.resize(static_cast<std::size_t>(std::min(wanted, at_work.draws_left())) * patch.size());
         draw(std::span<token_id>(fresh));
         at_work.take(fresh, choice);
     }

@@ -37,7 +37,7 @@ public:
     // Fills `out` (m, K) with patches sampled by the rule, with noise from `place`, after patches 0..position of the
     // text and then `prefix`. The prefix has at least one patch; all but its last must already be in the cache.
     void draw(index_t position, std::span<token_id const> prefix, std::span<token_id> out, row_rng const& place,
-              sampler const& rule, sampled_together& total) {
+              sampler const& rule, sampling_totals& total) {
         arena_scope const saved(ctx_.saved);
         arena_scope const workspace(ctx_.workspace);
         sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K, rule,

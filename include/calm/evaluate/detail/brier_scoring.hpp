@@ -138,13 +138,13 @@ private:
         auto const hidden = ctx_.saved.template take<T>(extents<dyn, Model::D>(R));
         gather_rows(ctx_, hidden, all, ids_to_device(ctx_, std::span<row_id const>(rows), all.extent(0)));
         std::vector<token_id> labels;
-        std::vector<row_rng> places;
+        std::vector<row_rng> rngs;
         for (row_id const row : rows) {
             index_t const b = row / (P_ - 1), p = row % (P_ - 1);
             auto const next = tokens_.begin() + (b * P_ + p + 1) * K;
             labels.insert(labels.end(), next, next + K);
-            places.push_back({ctx_.random(stream::evaluation),
-                              number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
+            rngs.push_back({ctx_.random(stream::evaluation),
+                            number_of(blocks_[static_cast<std::size_t>(b)], p) * settings_.samples});
         }
         if (loss_)
             losses_.add(batch_, model_.loss_sum(
@@ -154,7 +154,7 @@ private:
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
         sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
-                    settings_.samples, settings_.sampler, places, took_, screen_);
+                    settings_.samples, settings_.sampler, rngs, took_, screen_);
         return made;
     }
 
@@ -217,7 +217,7 @@ private:
     index_t drawn_ = 0;                     // predictions drawn, on all ranks
     index_t batch_ = 0;                     // number of the current batch
     index_t blocks_seen_ = 0;               // up to the last scored one, on all ranks
-    sampled_together took_;                 // on this rank
+    sampling_totals took_;                  // on this rank
 };
 
 }  // namespace calm

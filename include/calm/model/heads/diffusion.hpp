@@ -222,13 +222,13 @@ struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
     adaln_network<L, D, 2, depth, Space> net;  // predicts noise and log variance
     diffusion_sampling sampling;               // settings of `sample`
 
-    // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from each row's places (R);
+    // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from `rngs` (R), one per row;
     // sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the substream
     // substream_key, times `scale`. Restores ctx.saved on return. Throws as denoise does.
-    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const of_places(ctx.workspace);
-        auto const there = to_device(ctx, places);
+        auto const there = to_device(ctx, rngs);
         fill_normal(ctx, z, there);
         denoise(ctx, z, in.hidden, scale, [&](index_t i, latents const& noise) {
             fill_normal(ctx, noise, there, rng_substream::step(static_cast<std::uint32_t>(i)));

@@ -181,17 +181,17 @@ struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>
         network.backward(ctx, s.network, dy, dhidden);
     }
 
-    // z (R N, L): draws N samples for every hidden state (R, D), with noise from each row's places (R). Sample i of a
+    // z (R N, L): draws N samples for every hidden state (R, D), with noise from `rngs` (R), one per row. Sample i of a
     // key uses elements i S .. for the noise u and, in a separate substream, elements i K .. for its draft.
     // `scale` is the square root of a temperature: it multiplies u, and its square divides the draft logits, up to the
     // factor `sharpest`. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const u = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         auto const draws = ctx.saved.template take<T>(extents<dyn, K>(z.extent(0)));
         arena_scope const of_places(ctx.workspace);
-        auto const there = to_device(ctx, places);
+        auto const there = to_device(ctx, rngs);
         fill_uniform(ctx, u, there, static_cast<T>(-0.5));
         fill_uniform(ctx, draws, there, T{}, rng_substream::step(0));
         if (scale != 1) evaluate(ctx, u, u * scale);

@@ -312,14 +312,14 @@ struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> 
         hidden_embd.backward(ctx, s.hidden, dh, dhidden);
     }
 
-    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
+    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from `rngs` (R), one per row, times
     // `scale`; sample i of a key uses its elements i S .. i S + S - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const noise = ctx.saved.template take<T>(extents<dyn, S>(z.extent(0)));
         arena_scope const of_places(ctx.workspace);
-        fill_uniform(ctx, noise, to_device(ctx, places), static_cast<T>(-0.5));
+        fill_uniform(ctx, noise, to_device(ctx, rngs), static_cast<T>(-0.5));
         if (scale != 1) evaluate(ctx, noise, noise * scale);
         copy(ctx, z, forward(ctx, in.hidden, noise).y);
     }

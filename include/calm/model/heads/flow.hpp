@@ -78,13 +78,13 @@ struct flow_head : paired_head<C, Space, flow_head<C, Space>> {
     adaln_network<L, D, 1, depth, Space> net;  // predicts the velocity
     flow_sampling sampling;                    // settings of `sample`
 
-    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from each row's places (R), times
+    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from `rngs` (R), one per row, times
     // `scale`; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return. Throws as follow
     // does.
-    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const of_places(ctx.workspace);
-        fill_normal(ctx, z, to_device(ctx, places));
+        fill_normal(ctx, z, to_device(ctx, rngs));
         if (scale != 1) evaluate(ctx, z, z * scale);
         follow(ctx, z, in.hidden);
     }

@@ -59,15 +59,15 @@ struct margin_head : paired_head<C, Space, margin_head<C, Space>> {
                linear<D, L, with_bias::yes, Space>>
         linears;  // computes the guess f
 
-    // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from each
-    // row's places (R); sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return.
-    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> places,
+    // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from
+    // `rngs` (R), one per row; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return.
+    void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const scope(ctx.saved);
         auto const f = ctx.saved.template take<T>(z.extents());  // (R N, L)
         repeat_interleave(ctx, f, linears.forward(ctx, in.hidden).y);
         arena_scope const of_places(ctx.workspace);
-        fill_normal(ctx, z, to_device(ctx, places));
+        fill_normal(ctx, z, to_device(ctx, rngs));
         evaluate(ctx, z, f + z * (spread * scale));
     }
 

@@ -132,7 +132,7 @@ public:
     }
 
     // Fewest further draws after which the choice can be certain.
-    [[nodiscard]] std::int64_t at_least() const {
+    [[nodiscard]] std::int64_t draws_needed() const {
         std::int64_t least = left_;
         for (std::size_t i = 0; i < counts_.size(); ++i) {
             std::int64_t low = -1, high = least;  // is_sure is false at low and true at high, except at high = left

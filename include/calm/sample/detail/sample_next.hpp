@@ -20,10 +20,10 @@
 
 namespace calm {
 
-// A patch to sample: its hidden state and its noise, which does not depend on its place in a batch. noise.first is the
-// number of the patch. Draw d has number first 2^20 + d of the key. Choices begin at block first 2^20 of stream::choice
-// under the same seed and step.
-struct patch_place {
+// The hidden state and the RNG of a patch to sample. Its noise does not depend on its place in a batch. noise.first is
+// the number of the patch. Draw d has number first 2^20 + d of the key. Choices begin at block first 2^20 of
+// stream::choice under the same seed and step.
+struct patch_rng {
     index_t row = 0;  // index of the hidden state
     row_rng noise;    // key and number of the patch
 };
@@ -40,25 +40,24 @@ template <class T, index_t L> struct bring_rows {
     }
 };
 
-// Batched rejection sampling: every round makes the same number of draws for each undecided patch.
-template <class Model, class Backend> class batched_rejection_sampler {
+// Samples many patches at once, by any rule: every round makes the same number of draws for each undecided patch.
+template <class Model, class Backend> class batched_sampler {
 public:
     using T = typename Model::scalar;
     using latents = matrix_view<T, Model::L, Backend>;
     using hidden_view = matrix_view<T const, Model::D, Backend>;
 
-    batched_rejection_sampler(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
-                              hidden_view const& hidden, sampler const& rule, std::span<patch_place const> places,
-                              token_screen const* screen, thread_contexts<Backend>* separate,
-                              captured_graph<Backend>* drawing) :
+    batched_sampler(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
+                    sampler const& rule, std::span<patch_rng const> rngs, token_screen const* screen,
+                    thread_contexts<Backend>* separate, captured_graph<Backend>* drawing) :
         ctx_(ctx),
-        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), places_(places), screen_(screen),
-        separate_(separate), drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D),
-        lazy_(is_lazy()), attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
-        teams_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(places.size()),
-        answers_(lazy_ ? places.size() : 0) {
-        for (std::size_t r = 0; r < places.size(); ++r) {
-            auto const& [key, first] = places[r].noise;
+        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), rngs_(rngs), screen_(screen), separate_(separate),
+        drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
+        attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
+        parts_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(rngs.size()),
+        answers_(lazy_ ? rngs.size() : 0) {
+        for (std::size_t r = 0; r < rngs.size(); ++r) {
+            auto const& [key, first] = rngs[r].noise;
             random_sequence choice({key.seed, stream::choice, key.step},
                                    static_cast<std::uint64_t>(first * draws_apart));
             acceptance_sampler const at_work(rule, K, choice);
@@ -67,20 +66,20 @@ public:
     }
 
     // Puts the patches into `tokens` and returns what each took. Rounds have `round` draws per patch; 0 is automatic.
-    std::vector<sampled> run(std::int64_t round) {
+    std::vector<sampling_cost> run(std::int64_t round) {
         arena_scope const kept(ctx_.workspace);  // latents of all rounds
         while (!active_.empty()) {
             n_ = draws_of_a_round(round);
             draw_round();
-            if (counts() || (lazy_ && active_.front().at_work.at_most() == n_)) decode_pools();
+            if (counts() || (lazy_ && active_.front().at_work.draws_left() == n_)) decode_pools();
             std::span<token_id const> rest = drawn_;
             for (auto& one : active_) {
                 take(one, rest.first(static_cast<std::size_t>(n_) * K));
                 rest = rest.subspan(static_cast<std::size_t>(n_) * K);
             }
-            std::erase_if(active_, [](place_at_work const& one) { return one.at_work.decided(); });
+            std::erase_if(active_, [](active_patch const& one) { return one.at_work.decided(); });
         }
-        if (lazy_) decode(tokens_, answers_, {1, 1, places_.size()});
+        if (lazy_) decode(tokens_, answers_, {1, 1, rngs_.size()});
         return std::move(done_);
     }
 
@@ -90,7 +89,7 @@ private:
     static constexpr index_t decoded_at_once = 1 << 14;     // patches, on the host: limits memory
     static constexpr index_t draws_apart = sampler::limit;  // between the draw numbers of two patches
 
-    struct place_at_work {
+    struct active_patch {
         std::size_t number;
         acceptance_sampler at_work;
         random_sequence choice;
@@ -111,9 +110,9 @@ private:
         bool const batch = rule_.rule == sampling_rule::batch;  // a patch may decide early and leave the rounds
         std::int64_t least = batch ? largest : 0, most = 0, made = 0;
         for (auto const& one : active_) {
-            std::int64_t const needed = one.at_work.at_least();
+            std::int64_t const needed = one.at_work.draws_needed();
             least = batch ? std::min(least, needed) : std::max(least, needed);
-            most = std::max(most, one.at_work.at_most());
+            most = std::max(most, one.at_work.draws_left());
             made = std::max(made, one.at_work.result().draws);
         }
         std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(rule_.rule, least, made, count());
@@ -131,43 +130,43 @@ private:
             for (index_t draw = i * n_; draw < (i + 1) * n_; ++draw)
                 active_[static_cast<std::size_t>(i)].drawn.push_back(z.data() + draw * Model::L);
         if constexpr (device_memory<Backend>)
-            if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_again(z);
+            if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_captured(z);
         arena_scope const workspace(ctx_.workspace);
         arena_scope const saved(ctx_.saved);
-        auto const states = bring_states();
-        if (teams_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
+        auto const states = gather_hidden_states();
+        if (parts_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
-            bool const by_places = count() > 1;
-            separate_->in_parts(ctx_, by_places ? count() : n_, by_places ? 1 : attempt_,
+            bool const by_patches = count() > 1;
+            separate_->in_parts(ctx_, by_patches ? count() : n_, by_patches ? 1 : attempt_,
                                 [&](context<Backend>& by, index_t begin, index_t end) {
-                                    by_places ? draw(by, states, z, begin, end - begin, 0, n_)
-                                              : draw(by, states, z, 0, 1, begin, end);
+                                    by_patches ? draw(by, states, z, begin, end - begin, 0, n_)
+                                               : draw(by, states, z, 0, 1, begin, end);
                                 });
         }
     }
 
-    // Hidden states of the active patches, contiguous in ctx.workspace; noise_ gets the places of their draws.
-    hidden_view bring_states() {
+    // Hidden states of the active patches, contiguous in ctx.workspace; noise_ gets the RNGs of their draws.
+    hidden_view gather_hidden_states() {
         auto const states = ctx_.workspace.template take<T>(extents<dyn, Model::D>(count()));
         noise_.clear();
         rows_.clear();
         for (auto const& one : active_) {
-            auto const& place = places_[one.number];
-            rows_.push_back(static_cast<row_id>(place.row));
-            noise_.push_back({place.noise.draws, place.noise.first * draws_apart + one.at_work.result().draws});
+            auto const& rng = rngs_[one.number];
+            rows_.push_back(static_cast<row_id>(rng.row));
+            noise_.push_back({rng.noise.draws, rng.noise.first * draws_apart + one.at_work.result().draws});
         }
         gather_rows(ctx_, states, hidden_, ids_to_device(ctx_, std::span<row_id const>(rows_), hidden_.extent(0)));
         return states;
     }
 
     // A round on a device, as a captured graph.
-    void draw_again(latents const& z) {
+    void draw_captured(latents const& z) {
         arena_scope const scope(ctx_.workspace);
         auto const room = output_buffer(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
         (*drawing_)(ctx_, {count(), n_, hidden_.data(), rule_.noise_scale}, [&] {
             arena_scope const workspace(ctx_.workspace);
             arena_scope const saved(ctx_.saved);
-            auto const states = bring_states();
+            auto const states = gather_hidden_states();
             if (lazy_)
                 model_.sample_latents(ctx_, z, states, noise_);
             else
@@ -187,7 +186,7 @@ private:
     void draw(context<Backend>& by, hidden_view const& states, latents const& z, index_t i, index_t some, index_t begin,
               index_t end) {
         std::vector<row_rng> own(noise_.begin() + i, noise_.begin() + i + some);
-        for (auto& place : own) place.first += begin;
+        for (auto& rng : own) rng.first += begin;
         index_t const first = i * n_ + begin, drawing = some * (end - begin);
         auto const patches =
             std::span(drawn_).subspan(static_cast<std::size_t>(first) * K, static_cast<std::size_t>(drawing) * K);
@@ -198,12 +197,12 @@ private:
             model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen_);
             return copy_patches_to_host(by, patches, room);
         }
-        model_.sample_alike(by, patches, rows(z, first, drawing), of, end - begin, own, groups_of_round(end - begin),
-                            screen_);
+        model_.sample_lazily(by, patches, rows(z, first, drawing), of, end - begin, own, groups_of_round(end - begin),
+                             screen_);
     }
 
     // Hands a patch its draws (n_, K) of the round. If it decides, stores its answer, in which tokens may be missing.
-    void take(place_at_work& one, std::span<token_id const> own) {
+    void take(active_patch& one, std::span<token_id const> own) {
         one.at_work.take(own, one.choice);
         if (!one.at_work.decided()) return;
         auto const patch = one.at_work.patch();
@@ -235,7 +234,7 @@ private:
         pools_.resize(static_cast<std::size_t>(count()) * (old + fresh));
         of_pools_.clear();
         for (auto const& one : active_) of_pools_.insert(of_pools_.end(), one.drawn.begin(), one.drawn.end());
-        auto const for_each_place = [&](auto const& f) {
+        auto const for_each_patch = [&](auto const& f) {
             std::span<token_id> round = drawn_, pools = pools_;
             for (auto& one : active_) {
                 f(one.at_work.draws(), round.first(fresh), pools.first(old), pools.subspan(old, fresh));
@@ -246,10 +245,10 @@ private:
         auto const put = [](std::span<token_id const> from, std::span<token_id> to) {
             std::copy(from.begin(), from.end(), to.begin());
         };
-        for_each_place(
+        for_each_patch(
             [&](auto draws, auto round, auto before, auto behind) { put(draws, before), put(round, behind); });
         decode(pools_, of_pools_, groups_of(made + n_, 2));
-        for_each_place(
+        for_each_patch(
             [&](auto draws, auto round, auto before, auto behind) { put(before, draws), put(behind, round); });
     }
 
@@ -265,7 +264,7 @@ private:
     std::span<token_id> tokens_;
     hidden_view hidden_;
     sampler const& rule_;
-    std::span<patch_place const> places_;
+    std::span<patch_rng const> rngs_;
     token_screen const* screen_;          // or null
     thread_contexts<Backend>* separate_;  // or null
     captured_graph<Backend>* drawing_;    // or null
@@ -275,9 +274,9 @@ private:
     // The adaptive rule compares the draws of an attempt, so its rounds are whole attempts.
     std::int64_t attempt_;
     // Threads draw separately where weights fit in a core's cache and products are too small to split.
-    index_t teams_;
-    std::vector<place_at_work> active_;
-    std::vector<sampled> done_;
+    index_t parts_;
+    std::vector<active_patch> active_;
+    std::vector<sampling_cost> done_;
     std::vector<T const*> answers_;   // latents of the answers, if tokens may be missing
     std::int64_t n_ = 0;              // draws per patch in this round
     std::vector<token_id> drawn_;     // (active, n_, K)
@@ -289,33 +288,33 @@ private:
 
 }  // namespace detail
 
-// Fills tokens (R, K) with one patch per place, sampled by the rule from the hidden states (any, D) of their rows;
-// returns what each patch took. Noise does not depend on other patches or on rounds; only the last bits of sums may.
-// `round` 0 is automatic. `sampler_state` is null or belongs to this context and model. Throws errc::usage unless there
-// is room for one patch per place.
+// Fills tokens (R, K) with one patch per element of rngs, sampled by the rule from the hidden states (any, D) of their
+// rows; returns what each patch took. Noise does not depend on other patches or on rounds; only the last bits of sums
+// may. `round` 0 is automatic. `sampler_state` is null or belongs to this context and model. Throws errc::usage unless
+// there is room for one patch per element of rngs.
 template <class Model, class Backend>
-std::vector<sampled> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
-                                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
-                                 sampler const& rule, std::span<patch_place const> places, std::int64_t round = 0,
-                                 sampler_cache<Backend>* sampler_state = nullptr) {
-    require(tokens.size() == places.size() * static_cast<std::size_t>(Model::K), errc::usage,
-            "calm::sample_next: expected room for ", places.size(), " patches of ", Model::K,
-            " tokens, found room for ", tokens.size(), " tokens");
-    return detail::batched_rejection_sampler(ctx, model, tokens, hidden, rule, places,
-                                             sampler_state != nullptr ? sampler_state->screen.get() : nullptr,
-                                             sampler_state != nullptr ? &sampler_state->separate : nullptr,
-                                             sampler_state != nullptr ? &sampler_state->drawing : nullptr)
+std::vector<sampling_cost> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                                       matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,
+                                       sampler const& rule, std::span<patch_rng const> rngs, std::int64_t round = 0,
+                                       sampler_cache<Backend>* sampler_state = nullptr) {
+    require(tokens.size() == rngs.size() * static_cast<std::size_t>(Model::K), errc::usage,
+            "calm::sample_next: expected room for ", rngs.size(), " patches of ", Model::K, " tokens, found room for ",
+            tokens.size(), " tokens");
+    return detail::batched_sampler(ctx, model, tokens, hidden, rule, rngs,
+                                   sampler_state != nullptr ? sampler_state->screen.get() : nullptr,
+                                   sampler_state != nullptr ? &sampler_state->separate : nullptr,
+                                   sampler_state != nullptr ? &sampler_state->drawing : nullptr)
         .run(round);
 }
 
 // Totals of sampling many patches.
-struct sampled_together {
+struct sampling_totals {
     index_t patches = 0;  // sampled
     index_t draws = 0;    // patches drawn from the head for them
     index_t capped = 0;   // patches at which the exact rule gave up
 
     // Adds one patch.
-    void add(sampled const& one) {
+    void add(sampling_cost const& one) {
         ++patches;
         draws += one.draws;
         capped += one.capped ? 1 : 0;
@@ -323,31 +322,31 @@ struct sampled_together {
 };
 
 // Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule. Sample n of row r is patch number
-// places[r].first + n; if one draw decides, its noise has that number too. The screen is for the model's vocabulary, or
+// rngs[r].first + n; if one draw decides, its noise has that number too. The screen is for the model's vocabulary, or
 // null. All threads share every product, so their number changes no bit.
 template <class Model, class Backend>
 void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                  matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
-                 sampler const& rule, std::span<row_rng const> places, sampled_together& total,
+                 sampler const& rule, std::span<row_rng const> rngs, sampling_totals& total,
                  token_screen const* screen = nullptr) {
     if (rule.max_draws == 1) {
         arena_scope const scope(ctx.workspace);
         auto const room = output_buffer(ctx, tokens);
-        model.sample_patches(ctx, room, hidden, samples, places, rule.noise_scale, screen);
+        model.sample_patches(ctx, room, hidden, samples, rngs, rule.noise_scale, screen);
         copy_patches_to_host(ctx, tokens, room);
         total.patches += hidden.extent(0) * samples;
         total.draws += hidden.extent(0) * samples;
         return;
     }
-    std::vector<patch_place> each;
+    std::vector<patch_rng> each;
     for (index_t r = 0; r < hidden.extent(0); ++r) {
-        auto const& [draws, first] = places[static_cast<std::size_t>(r)];
+        auto const& [draws, first] = rngs[static_cast<std::size_t>(r)];
         for (index_t n = 0; n < samples; ++n) each.push_back({r, {draws, first + n}});
     }
-    std::span<patch_place const> const all(each);
-    for (auto const& one : detail::batched_rejection_sampler<Model, Backend>(ctx, model, tokens, hidden, rule, all,
-                                                                             screen, nullptr, nullptr)
-                               .run(0))
+    std::span<patch_rng const> const all(each);
+    for (auto const& one :
+         detail::batched_sampler<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr, nullptr)
+             .run(0))
         total.add(one);
 }
 

@@ -14,8 +14,8 @@ namespace detail {
 
 template <class Draw, class T>
 void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
-                     mirrored_span<row_rng, cpu> const& places, std::uint64_t seed_block) {
-    for (auto const& [draws, first] : places.here) {
+                     mirrored_span<row_rng, cpu> const& rngs, std::uint64_t seed_block) {
+    for (auto const& [draws, first] : rngs.here) {
         key own = draws;
         if (seed_block != 0) own.seed_block = seed_block;
         run_draw(ctx, draw, x, each, own.by_value(), static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(W));
@@ -29,17 +29,17 @@ void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t ea
 // `which` selects the key's own sequence or a substream.
 template <class T, index_t W, class Backend>
 void fill_normal(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
-                 mirrored_span<row_rng, Backend> const& places, rng_substream which = rng_substream::of_row()) {
-    index_t const each = noise.size() / std::max<index_t>(1, places.size());
-    detail::run_draw_places(ctx, detail::draw_normals<T>{}, noise.data(), each, W, places, which.seed_block);
+                 mirrored_span<row_rng, Backend> const& rngs, rng_substream which = rng_substream::of_row()) {
+    index_t const each = noise.size() / std::max<index_t>(1, rngs.size());
+    detail::run_draw_places(ctx, detail::draw_normals<T>{}, noise.data(), each, W, rngs, which.seed_block);
 }
 // noise (R N, W) = low + uniform, drawn like the normals above.
 template <class T, index_t W, class Backend>
 void fill_uniform(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
-                  mirrored_span<row_rng, Backend> const& places, std::type_identity_t<T> low = T{},
+                  mirrored_span<row_rng, Backend> const& rngs, std::type_identity_t<T> low = T{},
                   rng_substream which = rng_substream::of_row()) {
-    index_t const each = noise.size() / std::max<index_t>(1, places.size());
-    detail::run_draw_places(ctx, detail::draw_uniforms<T>{low}, noise.data(), each, W, places, which.seed_block);
+    index_t const each = noise.size() / std::max<index_t>(1, rngs.size());
+    detail::run_draw_places(ctx, detail::draw_uniforms<T>{low}, noise.data(), each, W, rngs, which.seed_block);
 }
 
 }  // namespace calm
