@@ -20,7 +20,7 @@ struct guess {
                 self.samples);
         }
     };
-    template <calm::model_configuration auto C, class Space> using layer = guessing_head<C, Space>;
+    template <calm::model_configuration auto C, class Space> using network = guessing_head<C, Space>;
 
     [[nodiscard]] constexpr calm::head_flops flops(calm::head_dimensions const& at) const {
         double const all = calm::flops::product(1, at.D, inner_size) + calm::flops::product(1, inner_size, at.L);

@@ -2,18 +2,18 @@
 #include "calm/model/calm.hpp"
 
 #ifdef CALM_SHOULD_FAIL
-template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
-    explicit network(calm::index_t) {}
+template <auto C, class Space> struct derived_network : calm::energy::network<C, Space> {
+    explicit derived_network(calm::index_t) {}
     void sample() const {}  // calm_model calls sample with arguments
 };
 #else
-template <auto C, class Space> struct network : calm::energy::layer<C, Space> {
-    explicit network(calm::index_t) {}
+template <auto C, class Space> struct derived_network : calm::energy::network<C, Space> {
+    explicit derived_network(calm::index_t) {}
 };
 #endif
 
 struct chosen : calm::energy {
-    template <calm::model_configuration auto C, class Space> using layer = network<C, Space>;
+    template <calm::model_configuration auto C, class Space> using network = derived_network<C, Space>;
 };
 
 calm::calm_model<calm::configuration<chosen>{}> model;

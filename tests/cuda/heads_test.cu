@@ -45,7 +45,7 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
     constexpr index_t R = 70, N = 3, D = C.hidden_size, L = C.autoencoder.latent_size;
     auto const hidden = draws(R * D, 1), mean = draws(R * L, 2), log_std = draws(R * L, 3);
     compare<blocks>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
-        using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
+        using head_type = typename decltype(C.head)::template network<C, calm::space<B>>;
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         head_type model;
@@ -155,7 +155,7 @@ template <auto C> void drafting(char const* what) {
     std::vector<calm::token_id> labels;
     for (index_t i = 0; i < R * K; ++i) labels.push_back(static_cast<calm::token_id>(5 * i % V));
     compare<blocks>(what, 1e-4, [&]<class B>(calm::context<B>& ctx) {
-        using head_type = typename decltype(C.head)::template layer<C, calm::space<B>>;
+        using head_type = typename decltype(C.head)::template network<C, calm::space<B>>;
         calm::arena<B> values("values");
         calm::arena<B> gradients("gradients");
         calm::autoencoder<C.autoencoder, calm::space<B>> ae(V);

@@ -23,14 +23,14 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;  // frozen here; trained separately before
-    using backbone_type = backbone<C, Space>;                    // patches to hidden states
-    using head = decltype(C.head);                               // the head's sizes and names
-    using head_type = typename head::template layer<C, Space>;   // hidden states to samples of the next latent
-    using objective = typename head::objective;                  // run-time settings of the head's loss
-    using token_ids = row_ids<Backend>;                          // flat
-    using hidden_view = matrix_view<T, D, Backend>;              // (R, D)
-    using cache = typename backbone_type::cache;                 // for B sequences; its positions are patches
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;   // frozen here; trained separately before
+    using backbone_type = backbone<C, Space>;                     // patches to hidden states
+    using head = decltype(C.head);                                // the head's sizes and names
+    using head_type = typename head::template network<C, Space>;  // hidden states to samples of the next latent
+    using objective = typename head::objective;                   // run-time settings of the head's loss
+    using token_ids = row_ids<Backend>;                           // flat
+    using hidden_view = matrix_view<T, D, Backend>;               // (R, D)
+    using cache = typename backbone_type::cache;                  // for B sequences; its positions are patches
     static_assert(head_network<head_type, C, Space>,
                   "calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit for its "
                   "objective and in this space, see calm::head_network");

@@ -74,7 +74,7 @@ concept head_objective = std::default_initializable<Objective> &&
 //   architecture                the first entry of `architectures` in files
 //   type                        its C++ type, "calm::energy"; defaults to its name
 //   objective                   the settings of its loss
-//   layer<C, Space>             its network, a head_network (model/head_network.hpp)
+//   network<C, Space>           its layers, a head_network (model/head_network.hpp)
 //   flops(dimensions)           FLOPs of its products
 //   tensors(dimensions, to)     optional: adds the names and shapes of its parameters to tensor_shapes;
 //                               without it, files are checked only when the network is loaded

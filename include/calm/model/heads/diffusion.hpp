@@ -190,7 +190,7 @@ struct diffusion {
     using objective = paired_objective;                                       // N
     using sampling = diffusion_sampling;                                      // steps and start of sampling
     // The head's network.
-    template <model_configuration auto C, class Space> using layer = diffusion_head<C, Space>;
+    template <model_configuration auto C, class Space> using network = diffusion_head<C, Space>;
 
     // FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {

@@ -58,10 +58,10 @@ struct drafted {
     static constexpr std::string_view type = "calm::drafted";               // C++ type name
     using objective = drafted_objective;                                    // N, M, beta, weight of the drafts
     // The head's network.
-    template <model_configuration auto C, class Space> using layer = drafted_head<C, Space>;
+    template <model_configuration auto C, class Space> using network = drafted_head<C, Space>;
 
     // The energy head that maps noise and draft to a sample.
-    [[nodiscard]] constexpr calm::energy network(index_t L) const {
+    [[nodiscard]] constexpr calm::energy inner_head(index_t L) const {
         return {.num_mlp_layers = num_mlp_layers, .noise_size = noise_size + L};
     }
 
@@ -69,7 +69,7 @@ struct drafted {
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         index_t const W = own_table != 0 ? at.D : at.table_width;
         bool const looks = looks_back != 0 && at.K > 1;
-        auto const sample = network(at.L).flops(at);
+        auto const sample = inner_head(at.L).flops(at);
         double const embd = flops::product(1, at.D, at.K * W);
         double const token = flops::product(looks ? at.K : 1, W, W) + flops::product(1, W, at.V);
         auto const K = static_cast<double>(at.K);
@@ -91,7 +91,7 @@ struct drafted {
         to.linear("draft.output_embd.1", W, W);
         if (own_table != 0) to.add("draft_table.weight", {at.V, W});
         to.add("gate", {at.L});
-        to.inside("network", [&] { network(at.L).tensors(at, to); });
+        to.inside("network", [&] { inner_head(at.L).tensors(at, to); });
     }
     // Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
@@ -135,11 +135,11 @@ struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>
     static constexpr double sharpest = 1e6;                                  // upper limit on the scaling of logits
     // Elements of memory per sample, or per draft token if there are more of them, during training (saved and scratch).
     static constexpr index_t numbers_per_sample =
-        energy_head<with_head(C, C.head.network(L)), Space>::numbers_per_sample +
+        energy_head<with_head(C, C.head.inner_head(L)), Space>::numbers_per_sample +
         autoencoder<C.autoencoder, Space>::numbers_per_patch + 16 * K * W + 4 * L;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;                // frozen
-    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;  // softmaxes over tokens
-    using network_type = energy_head<with_head(C, C.head.network(L)), Space>;  // f
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;                   // frozen
+    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;     // softmaxes over tokens
+    using network_type = energy_head<with_head(C, C.head.inner_head(L)), Space>;  // f
     // Noise of the loss; Targets are drawn_targets or given_targets.
     template <class Targets> struct noise_type {
         matrix_view<T const, S, Backend> samples;  // (R N, S), uniform in [-1/2, 1/2)

@@ -199,7 +199,7 @@ struct energy {
     static constexpr std::string_view type = "calm::energy";               // C++ type name
     using objective = energy_objective;                                    // N, M and beta
     // The head's network.
-    template <model_configuration auto C, class Space> using layer = energy_head<C, Space>;
+    template <model_configuration auto C, class Space> using network = energy_head<C, Space>;
 
     // FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {

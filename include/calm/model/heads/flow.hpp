@@ -46,7 +46,7 @@ struct flow {
     using objective = paired_objective;                                  // N
     using sampling = flow_sampling;                                      // steps and integration rule
     // The head's network.
-    template <model_configuration auto C, class Space> using layer = flow_head<C, Space>;
+    template <model_configuration auto C, class Space> using network = flow_head<C, Space>;
 
     // FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {

@@ -25,7 +25,7 @@ struct margin {
     static constexpr std::string_view type = "calm::margin";               // C++ type name
     using objective = paired_objective;                                    // N
     // The head's network.
-    template <model_configuration auto C, class Space> using layer = margin_head<C, Space>;
+    template <model_configuration auto C, class Space> using network = margin_head<C, Space>;
 
     // FLOPs of the products: all samples of a position share one guess.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
