@@ -16,7 +16,7 @@ namespace calm::apps {
 // configs/ call it at program start.
 template <model_configuration auto C> static bool compile_configuration(std::string const& name, recipes defaults) {
     add_head<std::remove_cvref_t<decltype(C.head)>>();
-    compiled_work const work{loading_of<C>(), training_of<C>()};
+    compiled_functions const work{loading_of<C>(), training_of<C>()};
     work.complete_objective(defaults.calm.objective);
     return register_configuration(name, with_any_head(C), defaults, name_of_space<CALM_SPACE>, work);
 }

@@ -117,7 +117,7 @@ std::vector<entry> const& compiled_configurations() {
 }
 
 bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
-                            std::string const& device, compiled_work work) {
+                            std::string const& device, compiled_functions work) {
     auto& all = registered();
     auto place = std::find_if(all.begin(), all.end(), [&](entry const& other) { return other.name >= name; });
     if (place == all.end() || place->name != name)
@@ -126,7 +126,7 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
     return true;
 }
 
-compiled_work const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
+compiled_functions const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
     bool const is_auto = device.name == "auto";
     bool const is_bf16 = weights == held_weights::bf16;
     std::string const held = is_bf16 ? "-bf16" : "";
@@ -144,7 +144,7 @@ compiled_work const& entry::on(device_choice const& device, held_weights weights
     }
     auto found = work.find(chosen);
     if (on_demand) {
-        auto made = found == work.end() ? compiled_work() : found->second;
+        auto made = found == work.end() ? compiled_functions() : found->second;
         if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
     }
     if (found == work.end()) {

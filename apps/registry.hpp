@@ -29,7 +29,7 @@ struct recipes {
 enum class needed_work { all, without_training };
 
 // What a configuration has compiled for one device.
-struct compiled_work : loading, training {};
+struct compiled_functions : loading, training {};
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
 // weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.
@@ -37,14 +37,14 @@ struct entry {
     std::string name;
     std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
     recipes defaults = {};
-    mutable std::map<std::string, compiled_work> work = {};
+    mutable std::map<std::string, compiled_functions> work = {};
     bool on_demand = false;  // not compiled into the program
 
     // The work for a device, with weights held in fp32 or bf16; compiles what is needed of a configuration on demand.
     // Reports on standard error which device `auto` chose. Throws errc::config, with the command that compiles it, if
     // the configuration is not compiled for the device, and errc::device if the machine lacks the device.
-    [[nodiscard]] compiled_work const& on(device_choice const& device, held_weights weights = held_weights::f32,
-                                          needed_work needed = needed_work::all) const;
+    [[nodiscard]] compiled_functions const& on(device_choice const& device, held_weights weights = held_weights::f32,
+                                               needed_work needed = needed_work::all) const;
 
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Only for a CALM.
@@ -59,7 +59,7 @@ std::vector<entry> const& compiled_configurations();
 // Called at program start by the source files in configs/, once per device they are compiled for. `device` is a key of
 // entry::work.
 bool register_configuration(std::string const& name, decltype(entry::sizes) const& sizes, recipes const& defaults,
-                            std::string const& device, compiled_work work);
+                            std::string const& device, compiled_functions work);
 
 // Finds a configuration by name: a compiled one, or NAME:KEY=VALUE,... for one with other sizes on demand
 // (plugin/chosen_sizes.hpp). Throws errc::config with the compiled ones and the command that compiles this one.

@@ -122,7 +122,7 @@ int generate_stored(loading const& from, generate_options const& o, stored_model
                               o.max_tokens};
     return on_all_ranks(most, texts_of, [&](write_with_callback const& write) {
         int const status = o.jsonl.empty() ? write_prompts(o, tokenizer, K, unit, write, positions)
-                                           : answer_batch(o, tokenizer, K, unit, untold(write), positions);
+                                           : answer_batch(o, tokenizer, K, unit, without_callback(write), positions);
         log_unsupported(*model);
         return status;
     });

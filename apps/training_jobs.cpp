@@ -177,7 +177,7 @@ void save_with_counts(language_model_in_training& model, std::string const& dire
 
 }  // namespace
 
-int train_autoencoder(entry const& one, compiled_work const& work, train_options const& o) {
+int train_autoencoder(entry const& one, compiled_functions const& work, train_options const& o) {
     auto const& sizes = one.calm().autoencoder;
     index_t const K = sizes.patch_size;
     index_t const block = 64 * K;
@@ -238,7 +238,7 @@ int train_autoencoder(entry const& one, compiled_work const& work, train_options
     return run.end(remark_on(model->unsupported()));
 }
 
-int train_calm(entry const& one, compiled_work const& work, train_options const& o) {
+int train_calm(entry const& one, compiled_functions const& work, train_options const& o) {
     auto const& sizes = one.calm();
     index_t const K = sizes.autoencoder.patch_size;
     refuse_same_directory(o);
@@ -307,7 +307,7 @@ int train_calm(entry const& one, compiled_work const& work, train_options const&
     return run.end(remark_on(model->unsupported()));
 }
 
-int train_autoregressive(entry const& one, compiled_work const& work, train_options const& o) {
+int train_autoregressive(entry const& one, compiled_functions const& work, train_options const& o) {
     auto const& sizes = one.autoregressive();
     refuse_same_directory(o);
     training_run run(o);

@@ -8,8 +8,8 @@
 namespace calm::apps {
 
 // `work` is that of the configuration on the device that trains it.
-int train_autoencoder(entry const& one, compiled_work const& work, train_options const& o);
-int train_calm(entry const& one, compiled_work const& work, train_options const& o);
-int train_autoregressive(entry const& one, compiled_work const& work, train_options const& o);
+int train_autoencoder(entry const& one, compiled_functions const& work, train_options const& o);
+int train_calm(entry const& one, compiled_functions const& work, train_options const& o);
+int train_autoregressive(entry const& one, compiled_functions const& work, train_options const& o);
 
 }  // namespace calm::apps

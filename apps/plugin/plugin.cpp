@@ -115,7 +115,7 @@ std::vector<std::string> lines_that_link(entry const& one, std::string const& de
 
 }  // namespace
 
-bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_work& to) {
+bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_functions& to) {
     std::vector<plugin_part> parts;
     if (to.load == nullptr) parts.push_back(plugin_part::loading);
     if (needed == needed_work::all && !device.ends_with("-bf16") && to.muon_of_model == nullptr)

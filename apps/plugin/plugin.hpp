@@ -13,6 +13,6 @@ namespace calm::apps {
 // something was added. What the cache lacks is compiled, all parts at once, which takes many seconds and is reported in
 // one line. A cached library is loaded only if its stored SHA-256 matches, and is compiled again otherwise. Throws
 // errc::config if it cannot be compiled here, and errc::storage if the cache cannot be used.
-bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_work& to);
+bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_functions& to);
 
 }  // namespace calm::apps

@@ -16,7 +16,7 @@ namespace calm::apps {
 namespace {
 
 int evaluate(evaluate_options options) {
-    take_place(options);
+    set_threads_and_timeout(options);
     bool const several = options.models.size() > 1;
     text_output out;
     std::vector<compared_model> all;

@@ -15,7 +15,7 @@ int generate_main(int argc, char const* const* argv) {
         return run_on_ranks("generate", [&] {
             auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
             if (!options) return 0;
-            take_place(*options);
+            set_threads_and_timeout(*options);
             auto model = read_model_on_all_ranks(options->model);
             model.pattern = options->pattern;
             auto const& work =

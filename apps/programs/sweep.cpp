@@ -129,7 +129,7 @@ void trained(std::function<int(train_options const&)> const& train, train_option
 }
 
 // Evaluates the language model in a directory.
-calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, calm::stored_model const& model,
+calm::evaluation evaluated(sweep_options const& o, compiled_functions const& work, calm::stored_model const& model,
                            index_t block) {
     evaluate_options e;
     e.model = model.directory;
@@ -142,7 +142,7 @@ calm::evaluation evaluated(sweep_options const& o, compiled_work const& work, ca
 }
 
 // FLOPs per training step of an autoencoder.
-double step_of_autoencoder(entry const& one, compiled_work const& work, index_t V) {
+double step_of_autoencoder(entry const& one, compiled_functions const& work, index_t V) {
     auto const& c = one.calm().autoencoder;
     auto const& recipe = one.defaults.autoencoder;
     index_t const patches = recipe.batch_tokens / c.patch_size;

@@ -32,11 +32,11 @@ struct perform {
 private:
     template <class Options, class Train> static int trained(Options o, Train const& train) {
         if (o.dry_run) return at_first_rank([&] { return train(o); });
-        take_place(o);
+        set_threads_and_timeout(o);
         return train(o);
     }
     static int trained(train_options const& o, entry const& one,
-                       int (*train)(entry const&, compiled_work const&, train_options const&)) {
+                       int (*train)(entry const&, compiled_functions const&, train_options const&)) {
         auto const& work = one.on(o.device);
         return trained(o, [&](train_options const& here) { return train(one, work, here); });
     }

@@ -50,7 +50,7 @@ std::string sum_of_file(std::string const& path) {
 
 }  // namespace
 
-void take_place(execution_options& options) {
+void set_threads_and_timeout(execution_options& options) {
     options.threads = threads_of_rank(options.threads);
     if (auto* const all = ranks(); all != nullptr) all->timeout = static_cast<double>(options.timeout);
 }
@@ -99,7 +99,7 @@ void require_shared(std::string const& path) {
 
 stored_model read_model_on_all_ranks(std::string const& directory) {
     stored_model model;
-    hurry_ranks(false);
+    set_rank_timeout_active(false);
     agree([&] {
         model = opened_model(directory);
         if (ranks() == nullptr) return std::vector<setting>();

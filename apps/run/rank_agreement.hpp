@@ -12,7 +12,7 @@
 namespace calm::apps {
 
 // Sets this process's thread count, and the timeout between ranks, from its options.
-void take_place(execution_options& options);
+void set_threads_and_timeout(execution_options& options);
 
 // Calls read(), which returns this process's settings. If it throws on one of several ranks, or its settings differ
 // from rank 0's, all ranks throw the same error: that of the first failing rank.

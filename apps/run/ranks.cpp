@@ -144,7 +144,7 @@ int run_as(process_group& self, std::function<int()> const& body) {
     };
     mute(!self.is_first());
     int const status = body();
-    hurry_ranks(true);
+    set_rank_timeout_active(true);
     self.barrier();
     all_ranks = nullptr;
     return status;
@@ -254,17 +254,17 @@ int at_first_rank(std::function<int()> const& f) {
     int status = others == nullptr || others->is_first() ? f() : 0;
     all_ranks = others;
     if (others == nullptr) return status;
-    hurry_ranks(false);
+    set_rank_timeout_active(false);
     status = others->broadcast(status);
     require(status >= 0 && status <= 255, errc::distributed, "rank 0: expected an exit status, found ", status);
     return status;
 }
 
-void meet_ranks() {
+void barrier() {
     if (all_ranks != nullptr) all_ranks->barrier();
 }
 
-void hurry_ranks(bool on) {
+void set_rank_timeout_active(bool on) {
     if (all_ranks != nullptr) all_ranks->timeout_active = on;
 }
 

@@ -24,9 +24,9 @@ bool is_first_rank();
 // Runs f on rank 0, as if it were alone; all ranks return its status.
 int at_first_rank(std::function<int()> const& f);
 // A barrier, if there are several ranks.
-void meet_ranks();
+void barrier();
 // Whether other ranks must answer within --timeout from here on. Off at first, and while texts and models are read.
-void hurry_ranks(bool on);
+void set_rank_timeout_active(bool on);
 // Runs f() on rank 0 and returns its result on all ranks.
 bool as_first_rank(std::function<bool()> const& f);
 std::string text_of_first_rank(std::function<std::string()> const& f);
@@ -40,10 +40,10 @@ int threads_of_rank(int asked);
 
 // Runs f() on rank 0 first, then on the others, so that they read the files it wrote.
 template <class F> auto in_turn(F const& f) {
-    hurry_ranks(false);
-    if (!is_first_rank()) meet_ranks();
+    set_rank_timeout_active(false);
+    if (!is_first_rank()) barrier();
     auto made = f();
-    if (is_first_rank()) meet_ranks();
+    if (is_first_rank()) barrier();
     return made;
 }
 

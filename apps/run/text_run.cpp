@@ -218,7 +218,7 @@ std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     auto const& one = configuration_named(plan.choices.configuration);
     auto const& work = one.on(o.device);
     auto const tokenizer = is_markov(o.data.sources) ? "" : tokenizer_file(o);
-    auto const with = [&](int (*train)(entry const&, compiled_work const&, train_options const&)) {
+    auto const with = [&](int (*train)(entry const&, compiled_functions const&, train_options const&)) {
         return [&one, &work, train](train_options const& of) { return train(one, work, of); };
     };
     if (one.is_autoregressive()) return {{model_stage, with(train_autoregressive), model_options(o, plan), tokenizer}};
@@ -353,7 +353,7 @@ int trained(text_options const& o, text_record& record, std::vector<stage>& stag
         if (int const code = stage.train(stage.options); code != 0) return code;
         if (!done) record.done.emplace_back(stage.name);
         if (is_first_rank()) write_text_record(o.out, record);
-        meet_ranks();
+        barrier();
     }
     return 0;
 }

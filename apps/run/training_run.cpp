@@ -168,7 +168,7 @@ void start_over(std::string const& directory) {
 
 training_run::training_run(train_options const& options) : options_(options) {
     if (options.dry_run) return;
-    hurry_ranks(false);
+    set_rank_timeout_active(false);
     if (is_first_rank()) find();
     take_from_first();
 }
@@ -368,7 +368,7 @@ void training_run::train(std::function<void()> const& loop) {
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which skips up to N steps"));
     }
-    hurry_ranks(true);
+    set_rank_timeout_active(true);
     report_->finish();
 }
 

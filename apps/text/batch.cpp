@@ -106,7 +106,7 @@ batch_line line_of(std::string const& text, std::size_t number, std::uint32_t pl
 
 // Adds the text to `all`.
 std::string answer_of(batch_line const& line, generation_result made, tokenizer const& tokenizer,
-                      stop_strings const& stops, written& all) {
+                      stop_strings const& stops, generation_statistics& all) {
     if (auto const most = static_cast<std::size_t>(line.max_tokens); made.tokens.size() > most) {
         made.tokens.resize(most);
         made.stopped_at_eos = false;
@@ -132,7 +132,7 @@ std::string refusal_of(batch_line const& line) {
 
 // Generates consecutive valid lines together, since their numbers are consecutive too.
 void answer(std::span<batch_line> lines, tokenizer const& tokenizer, stop_strings const& stops,
-            write_texts const& write, std::function<void(std::string const&)> const& put, written& all) {
+            write_texts const& write, std::function<void(std::string const&)> const& put, generation_statistics& all) {
     for (std::size_t at = 0; at < lines.size();) {
         if (!lines[at].problem.empty()) {
             put(refusal_of(lines[at++]) + "\n");

@@ -27,7 +27,7 @@ inline constexpr std::size_t longest_batch_line = 1'000'000;  // in bytes, far b
 struct batch_count {
     std::size_t lines = 0;
     std::size_t bad = 0;
-    written texts;  // of the answers
+    generation_statistics texts;  // of the answers
 };
 
 // Answers each line {"id": string or number, "prompt": "..."} of `in` by one call of put(), in order: {"id", "prompt",

@@ -54,7 +54,7 @@ prompt_lot bring(process_group& ranks, prompt_lot const& lot, message_limits con
 
 }  // namespace
 
-write_texts untold(write_with_callback const& write) {
+write_texts without_callback(write_with_callback const& write) {
     return [&write](prompts_span prompts, std::uint32_t first) {
         return write(prompts, first, [](std::size_t, std::span<token_id const>) {});
     };

@@ -17,6 +17,6 @@ int on_all_ranks(message_limits const& most, write_with_callback const& write,
                  std::function<int(write_with_callback const&)> const& program);
 
 // The function without streaming of tokens.
-write_texts untold(write_with_callback const& write);
+write_texts without_callback(write_with_callback const& write);
 
 }  // namespace calm::apps

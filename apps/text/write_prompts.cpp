@@ -20,7 +20,7 @@ constexpr std::size_t prompts_at_once = 256;
 // Returns the seconds of generation.
 double write_some(std::span<std::string const> prompts, std::span<std::vector<token_id> const> begun, std::size_t first,
                   tokenizer const& tokenizer, stop_strings const& stops, write_with_callback const& write,
-                  text_output& out, written& all) {
+                  text_output& out, generation_statistics& all) {
     bool const streaming = first == 0 && prompts.size() == 1;
     streamed_text stream(tokenizer);  // whole characters, of which `ending` holds back those that may begin a stop
     stopped_text ending(stops);
@@ -46,7 +46,7 @@ int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t
     text_output out;
     stop_strings const stops(o.stop);
     prompt_reader reader(o);
-    written all;
+    generation_statistics all;
     double seconds = 0;
     for (std::size_t first = 0;;) {
         auto const prompts = reader.next(prompts_at_once);

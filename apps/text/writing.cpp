@@ -84,7 +84,7 @@ bool prompt_reader::next_of_file(std::string& prompt) {
     return true;
 }
 
-void written::add(generation_result const& text, bool at_stop) {
+void generation_statistics::add(generation_result const& text, bool at_stop) {
     ++texts;
     tokens += text.tokens.size();
     ended += text.stopped_at_eos ? 1 : 0;
@@ -94,7 +94,7 @@ void written::add(generation_result const& text, bool at_stop) {
     capped += text.capped;
 }
 
-std::string statistics(written const& all, double seconds, unit_of_writing unit) {
+std::string statistics(generation_statistics const& all, double seconds, unit_of_writing unit) {
     bool const by_patches = unit == unit_of_writing::patch;
     auto const each = static_cast<double>(std::max<index_t>(1, all.patches));
     std::string line = all.texts > 1 ? formatted("%zu texts, ", all.texts) : "";

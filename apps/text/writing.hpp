@@ -52,7 +52,7 @@ private:
 };
 
 // Counts over generated texts.
-struct written {
+struct generation_statistics {
     std::size_t texts = 0, tokens = 0;
     std::size_t ended = 0, stopped = 0;  // by EOS, by a stop string
     index_t patches = 0, draws = 0, capped = 0;
@@ -64,6 +64,6 @@ struct written {
 enum class unit_of_writing { patch, token };
 
 // One line of statistics on texts generated in this time.
-std::string statistics(written const& all, double seconds, unit_of_writing unit);
+std::string statistics(generation_statistics const& all, double seconds, unit_of_writing unit);
 
 }  // namespace calm::apps
