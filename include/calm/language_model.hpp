@@ -148,9 +148,10 @@ public:
     // errc::data if they have no text, errc::tokenizer if they have too little for the vocabulary, errc::usage for a
     // vocabulary below 259, and errc::memory.
     explicit language_model(std::vector<std::string> const& documents, language_model_options const& o = {}) :
-        ctx_(context_of(o)), words_(tokenizer::train(with_text(documents), o.vocabulary)),
-        text_(corpus_of(documents, words_)),
-        own_(std::make_unique<owned>(words_.vocabulary_size())), tokenizer_file_{words_.file_name(), words_.lines()} {
+        ctx_(context_of(o)), tokenizer_(tokenizer::train(with_text(documents), o.vocabulary)),
+        text_(corpus_of(documents, tokenizer_)),
+        own_(std::make_unique<owned>(tokenizer_.vocabulary_size())), tokenizer_file_{tokenizer_.file_name(),
+                                                                                     tokenizer_.lines()} {
         initialise(ctx_, own_->model);
     }
 
@@ -177,7 +178,7 @@ public:
         set_length(recipe, how.steps, minutes, longest_text_warmup);
         hold_for_training();
         train_calm(ctx_, own_->model, blocks, recipe, callbacks_of("language model", how));
-        counts_ = bigrams_of(text_, words_.vocabulary_size(), {mode(), static_cast<std::size_t>(K), ctx_.seed});
+        counts_ = bigrams_of(text_, tokenizer_.vocabulary_size(), {mode(), static_cast<std::size_t>(K), ctx_.seed});
         description_ = describe(recipe);
         is_trained_ = true;
     }
@@ -185,7 +186,7 @@ public:
     // Trains on other documents, encoded with the tokenizer of the model; they replace its text. Throws as train, and
     // errc::data if the documents have no text.
     void train(std::vector<std::string> const& documents, language_model_training const& how) {
-        text_ = corpus_of(with_text(documents), words_);
+        text_ = corpus_of(with_text(documents), tokenizer_);
         train(how);
     }
 
@@ -195,8 +196,9 @@ public:
         require_trained("generate");
         generation_settings const settings{
             .sampler = sampler::of(o.sampler, o.temperature), .max_tokens = o.max_tokens, .seed = o.seed};
-        return detail::text_of_generation(words_, o, [&](auto const& on_tokens) {
-            return calm::generate(ctx_, own_->model, words_.encode(prompt), words_.specials(), settings, on_tokens);
+        return detail::text_of_generation(tokenizer_, o, [&](auto const& on_tokens) {
+            return calm::generate(ctx_, own_->model, tokenizer_.encode(prompt), tokenizer_.specials(), settings,
+                                  on_tokens);
         });
     }
 
@@ -215,7 +217,7 @@ public:
     // The model and its memory; see calm_model. It holds no gradients after loading.
     [[nodiscard]] model_type& model() { return own_->model; }
     [[nodiscard]] model_type const& model() const { return own_->model; }  // read-only
-    [[nodiscard]] tokenizer const& words() const { return words_; }        // the tokenizer
+    [[nodiscard]] tokenizer const& words() const { return tokenizer_; }    // the tokenizer
     [[nodiscard]] context<Backend>& ctx() { return ctx_; }                 // threads, seed, workspace
     // Describes the model for config.json; only of a trained model.
     [[nodiscard]] model_description const& description() const { return description_; }
@@ -246,8 +248,8 @@ private:
     }
 
     language_model(stored_model const& stored, load_options const& o) :
-        ctx_(context_of(o)), words_(load_tokenizer(stored)), text_(words_.specials()),
-        own_(std::make_unique<owned>(words_.vocabulary_size(), model_mode::inference)),
+        ctx_(context_of(o)), tokenizer_(load_tokenizer(stored)), text_(tokenizer_.specials()),
+        own_(std::make_unique<owned>(tokenizer_.vocabulary_size(), model_mode::inference)),
         tokenizer_file_{std::filesystem::path(tokenizer_file_of(stored)).filename().string(),
                         std::string(mapped_file::open(tokenizer_file_of(stored)).text())},
         description_(stored.description), counts_(detail::counts_in(stored)),
@@ -277,7 +279,7 @@ private:
         return documents;
     }
     // Only the symbols of the Markov benchmark have no special tokens.
-    [[nodiscard]] packing mode() const { return words_.specials().exist() ? packing::padded : packing::unbroken; }
+    [[nodiscard]] packing mode() const { return tokenizer_.specials().exist() ? packing::padded : packing::unbroken; }
     void require_trained(char const* wanted) const {
         require(is_trained_, errc::usage, "calm::language_model::", wanted,
                 ": expected a trained model, found one that is not; call train() first, or calm::load");
@@ -333,7 +335,7 @@ private:
         std::optional<double> minutes;
         if (how.minutes > 0) minutes = minutes_of_autoencoder(how.minutes);
         set_length(recipe, how.autoencoder_steps, minutes, longest_autoencoder_warmup);
-        auto trained = make_autoencoder<C>(ctx_, words_.vocabulary_size());
+        auto trained = make_autoencoder<C>(ctx_, tokenizer_.vocabulary_size());
         auto calls = callbacks_of("autoencoder", how);
         bool stopped = false;
         if (how.stop) calls.stop = [&] { return stopped = how.stop(); };
@@ -352,7 +354,7 @@ private:
     // A loaded model gets gradients when it is first trained.
     void hold_for_training() {
         if (has_gradients_) return;
-        auto made = std::make_unique<owned>(words_.vocabulary_size());
+        auto made = std::make_unique<owned>(tokenizer_.vocabulary_size());
         copy_parameters(ctx_, made->model, own_->model);
         own_ = std::move(made);
         has_gradients_ = true;
@@ -369,18 +371,18 @@ private:
                                      .sources = {},
                                      .extras = {}};
         ours.tokenizer = tokenizer_description{.file = tokenizer_file_.first,
-                                               .pattern = words_.pattern(),
-                                               .fingerprint = words_.fingerprint(),
+                                               .pattern = tokenizer_.pattern(),
+                                               .fingerprint = tokenizer_.fingerprint(),
                                                .extras = {}};
-        auto made = describe_calm<C>(words_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
+        auto made = describe_calm<C>(tokenizer_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
         made.max_position_embeddings = std::max({made.max_position_embeddings, description_.max_position_embeddings,
                                                  std::int64_t{recipe.block_tokens / K}});
-        set_special_ids(made, words_.specials());
+        set_special_ids(made, tokenizer_.specials());
         return made;
     }
 
     context<Backend> ctx_;
-    tokenizer words_;
+    tokenizer tokenizer_;
     corpus text_;                                         // empty for a loaded model
     std::unique_ptr<owned> own_;                          // never null
     std::pair<std::string, std::string> tokenizer_file_;  // its name in a model directory, and its bytes

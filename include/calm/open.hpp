@@ -80,13 +80,13 @@ public:
             is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
             "calm::any_model::generate: expected no sampler for an autoregressive model, which draws single tokens; "
             "leave it out");
-        std::vector<std::vector<token_id>> const prompts{words_.encode(prompt)};
+        std::vector<std::vector<token_id>> const prompts{tokenizer_.encode(prompt)};
         any_generation_settings const settings{.sampler = is_calm() ? any_sampler(sampler::of(o.sampler, o.temperature))
                                                                     : any_sampler(token_sampler::of(o.temperature)),
                                                .max_tokens = o.max_tokens,
                                                .seed = o.seed,
                                                .ends = stored_.ends};
-        return detail::text_of_generation(words_, o, [&](auto const& on_tokens) {
+        return detail::text_of_generation(tokenizer_, o, [&](auto const& on_tokens) {
             return model_
                 ->generate(prompts, settings,
                            [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
@@ -103,7 +103,8 @@ public:
         auto const blocks = blocks_of(documents, static_cast<std::size_t>(block));
         auto const counts = detail::counts_in(stored_);
         auto found = model_->evaluate(
-            blocks_in(blocks, static_cast<std::size_t>(block)), counts ? &*counts : nullptr, bytes_of_tokens(words_),
+            blocks_in(blocks, static_cast<std::size_t>(block)), counts ? &*counts : nullptr,
+            bytes_of_tokens(tokenizer_),
             {.block_tokens = block,
              .samples = o.samples,
              .seed = o.seed,
@@ -114,7 +115,7 @@ public:
         return found;
     }
 
-    [[nodiscard]] tokenizer const& words() const { return words_; }  // the tokenizer
+    [[nodiscard]] tokenizer const& words() const { return tokenizer_; }  // the tokenizer
     // Its config.json: kind, sizes, how it was trained.
     [[nodiscard]] model_description const& description() const { return stored_.description; }
     // K, tokens per patch; 1 for an autoregressive model.
@@ -125,20 +126,20 @@ public:
         auto stored = read_model_description(detail::directory_of_model(directory));
         stored.pattern = o.pattern;
         require_possible(stored);
-        auto words = load_tokenizer(stored);
+        auto tokenizer = load_tokenizer(stored);
         auto const path = compiled_for(stored, o);
         auto* const make = reinterpret_cast<open_function*>(function_of_library(path, "calm_open"));
         std::unique_ptr<loaded_model> model;
-        make(stored, words.vocabulary_size(), words.specials(), {.threads = o.threads}, model);
-        return any_model(std::move(stored), std::move(words), std::move(model));
+        make(stored, tokenizer.vocabulary_size(), tokenizer.specials(), {.threads = o.threads}, model);
+        return any_model(std::move(stored), std::move(tokenizer), std::move(model));
     }
 
 private:
     using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, model_place const&,
                                std::unique_ptr<loaded_model>& to);
 
-    any_model(stored_model stored, tokenizer words, std::unique_ptr<loaded_model> model) :
-        stored_(std::move(stored)), words_(std::move(words)), model_(std::move(model)) {}
+    any_model(stored_model stored, tokenizer tokenizer, std::unique_ptr<loaded_model> model) :
+        stored_(std::move(stored)), tokenizer_(std::move(tokenizer)), model_(std::move(model)) {}
 
     [[nodiscard]] bool is_calm() const { return stored_.description.kind == model_kind::calm; }
 
@@ -242,18 +243,19 @@ private:
     [[nodiscard]] packing mode() const {
         auto const& d = stored_.description;
         std::string const stated = d.calm && d.calm->data ? d.calm->data->mode : "";
-        if (!is_calm() && (stated == mode_name(packing::unbroken) || (stated.empty() && !words_.specials().bos_first)))
+        if (!is_calm() &&
+            (stated == mode_name(packing::unbroken) || (stated.empty() && !tokenizer_.specials().bos_first)))
             return packing::unbroken;
         return packing_of(stated.empty() ? mode_name(packing::padded) : stated, packed_for::language_model,
-                          words_.specials());
+                          tokenizer_.specials());
     }
     [[nodiscard]] std::vector<token_id> blocks_of(std::vector<std::string> const& documents, std::size_t block) const {
         packing_rule const rule{mode(), static_cast<std::size_t>(patch_size()), 0};
-        return evaluation_blocks(corpus_of(documents, words_), rule, block);
+        return evaluation_blocks(corpus_of(documents, tokenizer_), rule, block);
     }
 
     stored_model stored_;
-    tokenizer words_;
+    tokenizer tokenizer_;
     std::unique_ptr<loaded_model> model_;  // never null
 };
 
