@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(the_noise_of_an_autoencoder_belongs_to_the_running_step) {
     decltype(own.model.draw(ctx, tokens, 0.3)) noise;
     auto const draw = [&] {
         arena_scope const scope(ctx.saved);
-        noise = own.model.draw(ctx, tokens, 0.3, ctx.number_in_step(32));
+        noise = own.model.draw(ctx, tokens, 0.3, ctx.micro_batch_counter(32));
     };
     auto const drawn = [&] {
         std::vector<float> all, room;
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_calm_draws_as_in_the_step_that_runs, Model, mode
     auto const backward = [&] {
         arena_scope const saved(ctx.saved);
         arena_scope const workspace(ctx.workspace);
-        own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.number_in_step(2 * (P - 1)));
+        own.model.loss_and_gradient(ctx, new_total(ctx), batch, o, ctx.micro_batch_counter(2 * (P - 1)));
     };
     check_replayed(ctx, backward, [&] { return gradients_of(ctx, own.model); });
 }
@@ -282,7 +282,7 @@ BOOST_AUTO_TEST_CASE(draws_of_a_micro_batch_begin_behind_those_before) {
     for (index_t const micro_batch : {0, 1, 1, 7, 0}) {
         ctx.micro_batch = micro_batch;
         auto const before = ctx.counts();
-        fill_uniform(ctx, there.view(), ctx.random(stream::posterior), (ctx.number_in_step(30) + 2) * 7 + 5);
+        fill_uniform(ctx, there.view(), ctx.random(stream::posterior), (ctx.micro_batch_counter(30) + 2) * 7 + 5);
         auto const after = ctx.counts();
         BOOST_TEST(after.uploads == before.uploads);
         BOOST_TEST(after.launches - before.launches <= 2);

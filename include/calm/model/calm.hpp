@@ -101,8 +101,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     // errc::tokenizer for an id outside the vocabulary.
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t patches) const {
         index_t const n = detail::shifted_size(std::ssize(tokens), patches, K), V = vocabulary();
-        constexpr index_t numbered_sides = backbone_type::reads_latents ? 2 : 1;
-        id_upload<Backend> ids(ctx, V, n + numbered_sides * id_upload<Backend>::room_for_unique(n, V));
+        constexpr index_t unique_sides = backbone_type::reads_latents ? 2 : 1;
+        id_upload<Backend> ids(ctx, V, n + unique_sides * id_upload<Backend>::room_for_unique(n, V));
         shifted_on_host<Backend> const t(ctx, ids, tokens, patches, K);
         auto const labels = ids.unique(t.labels);
         batch b{{}, labels, patches - 1};

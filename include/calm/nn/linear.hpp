@@ -19,8 +19,8 @@ struct linear {
     using Backend = typename Space::backend;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = activations<T const, In, Backend>;    // (R, In)
-    using slopes = activations<T const, Out, Backend>;  // grad_output (R, Out)
+    using input = activations<T const, In, Backend>;         // (R, In)
+    using grad_output = activations<T const, Out, Backend>;  // (R, Out)
 
     param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
     param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
@@ -47,12 +47,12 @@ struct linear {
     }
 
     // Overwrites dx (R, In) or adds to it, according to mode. Weight and bias gradients accumulate.
-    void backward(context<Backend>& ctx, saved_activations const& s, slopes const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, grad_output const& dy,
                   activations<T, In, Backend> const& dx, into mode = into::overwrite) {
         backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
     // Weight and bias gradients alone.
-    void backward(context<Backend>& ctx, saved_activations const& s, slopes const& dy, no_gradient) {
+    void backward(context<Backend>& ctx, saved_activations const& s, grad_output const& dy, no_gradient) {
         add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
 

@@ -83,16 +83,16 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     index_t const count = detail::micro_size(recipe.batch_tokens, recipe.accumulation, K, "tokens");
     detail::batch_place const tokens(count);
     double const weight = 1.0 / static_cast<double>(recipe.accumulation);
-    captured_graph<typename Space::backend> backward;
+    captured_graph<typename Space::backend> forward_and_backward;
     auto const micro = [&](progress&, auto const& losses) {
-        auto const first = ctx.number_in_step(count / K);  // patches of the step before this micro-batch
+        auto const first = ctx.micro_batch_counter(count / K);  // patches of the step before this micro-batch
         if (!ctx.is_dry_run() && recipe.random_patches > 0)
             detail::put_random_patches(ctx.random(stream::random_patches).by_value(), tokens.ids(), K,
                                        model.vocabulary(), recipe.random_patches,
                                        static_cast<index_t>(first.by_value()));
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), recipe.objective.dropout, first);
-        backward(ctx, {}, [&] { model.loss_and_gradient(ctx, losses, batch, recipe.objective, weight); });
+        forward_and_backward(ctx, {}, [&] { model.loss_and_gradient(ctx, losses, batch, recipe.objective, weight); });
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
@@ -118,12 +118,12 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     index_t const patches = recipe.block_tokens / K;
     detail::batch_place const tokens(sequences * recipe.block_tokens);
     double const weight = 1.0 / static_cast<double>(recipe.accumulation);
-    captured_graph<typename Space::backend> backward;
+    captured_graph<typename Space::backend> forward_and_backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, tokens.ids(), patches);
-        auto const first = ctx.number_in_step(sequences * (patches - 1));
-        backward(ctx, {}, [&] {
+        auto const first = ctx.micro_batch_counter(sequences * (patches - 1));
+        forward_and_backward(ctx, {}, [&] {
             model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, recipe.objective, first, weight);
         });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
@@ -162,12 +162,12 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     auto const place_of = [&](progress const& now) {
         return place.ids().first(static_cast<std::size_t>(sequences * patch_of(now) * P));
     };
-    captured_graph<typename Space::backend> backward;
+    captured_graph<typename Space::backend> forward_and_backward;
     auto const micro = [&](progress& now, auto const& losses) {
         arena_scope const scope(ctx.saved);
         auto const batch = model.prepare(ctx, place_of(now), P, patch_of(now));
-        backward(ctx, {patch_of(now)},
-                 [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, weight); });
+        forward_and_backward(ctx, {patch_of(now)},
+                             [&] { model.loss_and_gradient(ctx, detail::loss_alone(losses), batch, weight); });
         now.cross_entropy = now.kl = now.posterior_std = progress::none;
     };
     index_t const step = recipe.sequences * P;

@@ -60,7 +60,7 @@ public:
             bool const uses_muon = settings.muon > 0 && p.is_hidden;
             T* const first = moment();
             T* const second = uses_muon && work == nullptr ? nullptr : moment();  // gather_on_rank_0 needs both
-            leads_.push_back(uses_muon);
+            uses_muon_.push_back(uses_muon);
             if (uses_muon) hidden_.push_back({std::ssize(slots_), p.grad.data(), begin, p.shape[0], p.shape[1]});
             slots_.push_back({p.value.data() + begin, p.grad.data() + begin, first, second, end - begin, p.decays,
                               p.is_hidden, uses_muon});
@@ -292,7 +292,7 @@ private:
     }
     // The updates by Muon, after run_adamw.
     void update_hidden(context<Backend>& ctx) {
-        if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->all_gather_gradients(leads_);
+        if (work_ != nullptr && !hidden_.empty() && !ctx.is_dry_run()) work_->all_gather_gradients(uses_muon_);
         for (auto const& m : hidden_) detail::update_by_muon(ctx, memory_, slots_[static_cast<std::size_t>(m.slot)], m);
     }
     // Sum of squares of all gradients, on all ranks, in double over ranges that do not depend on the number of threads;
@@ -375,7 +375,7 @@ private:
     arena<Backend> moments_{"moments"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
     std::vector<own_mark> marks_;                   // in the same order
-    std::vector<bool> leads_;                       // in the same order: whether Muon updates it
+    std::vector<bool> uses_muon_;                   // in the same order: whether Muon updates it
     std::vector<detail::hidden_matrix<T>> hidden_;  // in the same order
     std::vector<detail::parameter_range> ranges_;
     detail::adamw_memory<T> memory_;  // this rank's shard

@@ -39,7 +39,7 @@ template <index_t D, class Space = space<>> struct energy_block {
     using silu_type = silu_layer<D, Space, result_as::activations>;                  // on rows of width D
     using inner_type = linear<D, D, with_bias::yes, Space, result_as::activations>;  // on rows of width D
     using inner_rows = activations<T, D, Backend>;                                   // (R N, D)
-    using part_view = activations<T const, D, Backend>;                              // (R, D)
+    using condition_view = activations<T const, D, Backend>;                         // (R, D)
 
     norm_type in_ln;                                // LN(x)
     linear<2 * D, D, with_bias::yes, Space> w0;     // W_0
@@ -51,7 +51,7 @@ template <index_t D, class Space = space<>> struct energy_block {
     // Saved activations, in ctx.saved.
     struct saved_activations {
         typename norm_type::saved_activations norm;                            // y: (R N, D)
-        part_view part;                                                        // (R, D), per position
+        condition_view condition;                                              // (R, D), per position
         inner_rows a1;                                                         // (R N, D), before the first SiLU
         typename silu_type::saved_activations s1;                              // y: (R N, D)
         typename inner_type::saved_activations l2;                             // y: (R N, D)
@@ -61,11 +61,11 @@ template <index_t D, class Space = space<>> struct energy_block {
         rows_view y;                                                           // (R N, D), the result
     };
 
-    // y (R N, D) from samples x (R N, D) and the conditioning part (R, D), which the N samples of each position share.
-    saved_activations forward(context<Backend>& ctx, const_rows const& x, part_view const& part) const {
+    // y (R N, D) from samples x (R N, D) and the condition (R, D), which the N samples of each position share.
+    saved_activations forward(context<Backend>& ctx, const_rows const& x, condition_view const& condition) const {
         auto const take = [&] { return take_activations<T, D>(ctx, ctx.saved, x.extent(0)); };
         saved_activations s{.norm = in_ln.forward(ctx, x),
-                            .part = part,
+                            .condition = condition,
                             .a1 = take(),
                             .s1 = {},
                             .l2 = {},
@@ -76,8 +76,8 @@ template <index_t D, class Space = space<>> struct energy_block {
                             .y = {}};
         {
             arena_scope const scope(ctx.workspace);
-            auto const shared = ctx.workspace.template take<T>(part.extents());  // (R, D)
-            matmul(ctx, shared, part, transposed(columns<D, D>(w0.weight.value)), {.bias = w0.bias.read()});
+            auto const shared = ctx.workspace.template take<T>(condition.extents());  // (R, D)
+            matmul(ctx, shared, condition, transposed(columns<D, D>(w0.weight.value)), {.bias = w0.bias.read()});
             with_numbers([&](auto const& a1) { repeat_interleave(ctx, a1, shared); }, s.a1);
         }
         s.s1 = {s.a1, take()};
@@ -97,9 +97,9 @@ template <index_t D, class Space = space<>> struct energy_block {
         return s;
     }
 
-    // Overwrites dx (R N, D), given dy (R N, D); dpart (R, D) accumulates. Consumes s.
+    // Overwrites dx (R N, D), given dy (R N, D); dcondition (R, D) accumulates. Consumes s.
     void backward(context<Backend>& ctx, saved_activations const& s, const_rows const& dy, rows_view const& dx,
-                  rows_view const& dpart) {
+                  rows_view const& dcondition) {
         arena_scope const scope(ctx.workspace);
         inner_rows const a = take_activations<T, D>(ctx, ctx.workspace, dy.extent(0));
         inner_rows const b = take_activations<T, D>(ctx, ctx.workspace, dy.extent(0));
@@ -109,14 +109,14 @@ template <index_t D, class Space = space<>> struct energy_block {
         w4.template backward_part<D, D>(ctx, s.s2.y, s.up, b, into::accumulate);
         activation.backward(ctx, s.s2, b, b);
         w2.backward(ctx, s.l2, b, a);
-        activation.backward(ctx, s.s1, a, a);                                  // gradient of a1
-        auto const dshared = ctx.workspace.template take<T>(dpart.extents());  // (R, D)
+        activation.backward(ctx, s.s1, a, a);                                       // gradient of a1
+        auto const dshared = ctx.workspace.template take<T>(dcondition.extents());  // (R, D)
         with_numbers([&](auto const& da1) { segment_sum(ctx, dshared, da1); }, a);
-        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.part, {.mode = into::accumulate});
+        matmul(ctx, columns<D, D>(w0.weight.gradient()), transposed(dshared), s.condition, {.mode = into::accumulate});
         auto const factor = precast_factor(ctx, a);
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, {.mode = into::accumulate});
         add_sum_axis0(ctx, w0.bias.gradient(), dshared);
-        matmul(ctx, dpart, dshared, columns<D, D>(w0.weight.value), {.mode = into::accumulate});
+        matmul(ctx, dcondition, dshared, columns<D, D>(w0.weight.value), {.mode = into::accumulate});
         matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
         in_ln.backward(ctx, s.norm, dx, dx, {dy});
     }

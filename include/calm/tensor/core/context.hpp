@@ -44,7 +44,9 @@ public:
 
     [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
     // The RNG counter at which this micro-batch starts, given the number of draws per micro-batch.
-    [[nodiscard]] rng_counter number_in_step(index_t a_micro_batch) const { return {a_micro_batch, micro_batch}; }
+    [[nodiscard]] rng_counter micro_batch_counter(index_t draws_per_micro_batch) const {
+        return {draws_per_micro_batch, micro_batch};
+    }
 
     // In a dry run every operation checks shapes and takes memory but computes nothing, so memory needs are known
     // before the first real step.
@@ -91,12 +93,13 @@ public:
     }
     // For kernels: they read the micro-batch from device memory, so a replayed kernel draws for the one in which it
     // runs. Takes the number of draws per micro-batch.
-    [[nodiscard]] rng_counter number_in_step(index_t a_micro_batch) const {
+    [[nodiscard]] rng_counter micro_batch_counter(index_t draws_per_micro_batch) const {
         sync_step();
-        return {a_micro_batch, this->micro_batch, live_->data() + 1};
+        return {draws_per_micro_batch, this->micro_batch, live_->data() + 1};
     }
-    // Updates the step and micro-batch in device memory if they have changed; `random` and `number_in_step` call it. A
-    // new step is copied, a new micro-batch is set by a kernel. The first call takes the memory, also in a dry run.
+    // Updates the step and micro-batch in device memory if they have changed; `random` and `micro_batch_counter` call
+    // it. A new step is copied, a new micro-batch is set by a kernel. The first call takes the memory, also in a dry
+    // run.
     void sync_step() const {
         if (!live_) live_.emplace();
         numbers const now{this->step, static_cast<std::uint32_t>(this->micro_batch)};

@@ -66,18 +66,18 @@ inline void check_ids(std::span<row_id const> ids, index_t V) {
         if (id < 0 || id >= V) fail_for_id("calm: token id ", id, V);
 }
 
-// Writes the unique ids to `distinct`, in order of appearance, and the index there of each id to `places`. Returns
+// Writes the unique ids to `unique`, in order of appearance, and the index there of each id to `inverse`. Returns
 // their count. numbers (V) is workspace: afterwards it has each id's index, or -1.
-inline index_t find_unique(std::span<row_id const> ids, std::span<row_id> numbers, row_id* distinct, row_id* places) {
+inline index_t find_unique(std::span<row_id const> ids, std::span<row_id> numbers, row_id* unique, row_id* inverse) {
     std::fill(numbers.begin(), numbers.end(), row_id{-1});
     index_t count = 0;
     for (row_id const id : ids) {
         row_id& number = numbers[static_cast<std::size_t>(id)];
         if (number < 0) {
-            distinct[count] = id;
+            unique[count] = id;
             number = static_cast<row_id>(count++);
         }
-        *places++ = number;
+        *inverse++ = number;
     }
     return count;
 }
@@ -107,7 +107,7 @@ public:
         ctx_(ctx), host_(memory_of_host(ctx)), scope_(host_), V_(V),
         there_(ctx.saved.template take<row_id>(extents<dyn>(room))), here_(place_on_host()) {}
 
-    // The room for n numbered ids.
+    // The room for n ids, their unique values and the inverse.
     static index_t room_for_unique(index_t n, index_t V) { return 2 * n + std::min(n, V); }
 
     // Memory for the next n ids, which the host writes before it calls `checked` or `unique`.
@@ -137,21 +137,20 @@ public:
     // ids of the table, each once, so that shapes never depend on data.
     unique_ids<Backend> unique(std::span<row_id const> ids) {
         auto const all = checked(ids);
-        auto const distinct = take(std::min(all.size(), V_));
-        auto const places = take(all.size());
-        auto count = static_cast<index_t>(distinct.size());
+        auto const unique = take(std::min(all.size(), V_));
+        auto const inverse = take(all.size());
+        auto count = static_cast<index_t>(unique.size());
         arena_scope const scope(host_);
         auto const numbers = host_.template take<row_id>(extents<dyn>(V_));
         if (!ctx_.is_dry_run()) {
             index_t const found =
-                detail::find_unique(ids, detail::on_this_side(numbers), distinct.data(), places.data());
+                detail::find_unique(ids, detail::on_this_side(numbers), unique.data(), inverse.data());
             if constexpr (host_memory<Backend>)
                 count = found;
             else
-                detail::fill_unused_ids(detail::on_this_side(numbers),
-                                        distinct.subspan(static_cast<std::size_t>(found)));
+                detail::fill_unused_ids(detail::on_this_side(numbers), unique.subspan(static_cast<std::size_t>(found)));
         }
-        return {all, there(distinct.first(static_cast<std::size_t>(count)), V_), there(places, count)};
+        return {all, there(unique.first(static_cast<std::size_t>(count)), V_), there(inverse, count)};
     }
     // Copies all ids to the backend. Called once, at the end.
     void send() {

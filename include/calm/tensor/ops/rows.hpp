@@ -194,7 +194,7 @@ struct count_up {
 }  // namespace detail
 
 // Ids (R) with their unique values and the inverse mapping, in ctx.saved. Throws errc::tokenizer for an id outside 0 ..
-// V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `distinct` is all ids, or
+// V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `unique` is all ids, or
 // the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
 // reach a device, use id_upload.
 template <class Backend>
@@ -203,16 +203,16 @@ unique_ids<Backend> unique(context<Backend>& ctx, std::type_identity_t<row_ids<B
     auto const good = row_ids<Backend>::validated(ids.view(), V);
     index_t const most = std::min(V, ids.size());
     if constexpr (host_memory<Backend>) {
-        auto const distinct = ctx.saved.template take<row_id>(extents<dyn>(most));
-        auto const places = ctx.saved.template take<row_id>(extents<dyn>(ids.size()));
+        auto const unique = ctx.saved.template take<row_id>(extents<dyn>(most));
+        auto const inverse = ctx.saved.template take<row_id>(extents<dyn>(ids.size()));
         arena_scope const scope(ctx.workspace);
         auto const numbers = ctx.workspace.template take<row_id>(extents<dyn>(V));
         index_t const count = ctx.is_dry_run()
                                   ? most
                                   : detail::find_unique(detail::on_this_side(ids.view()), detail::on_this_side(numbers),
-                                                        distinct.data(), places.data());
-        return {good, row_ids<Backend>::validated(rows(distinct, 0, count), V),
-                row_ids<Backend>::validated(places, count)};
+                                                        unique.data(), inverse.data());
+        return {good, row_ids<Backend>::validated(rows(unique, 0, count), V),
+                row_ids<Backend>::validated(inverse, count)};
     } else {
         auto const all = ctx.saved.template take<row_id>(extents<dyn>(most));
         for_each(ctx, most, detail::count_up{all.data()});

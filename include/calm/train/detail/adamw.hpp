@@ -63,7 +63,8 @@ template <class T> void run_adamw(context<cpu> const& ctx, adamw_memory<T> const
         auto const& range = all.ranges[r];
         adamw_update<T> const update(all, range.slot);
         if (update.slot.uses_muon)
-            for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template lead<V>(i); });
+            for_pieces<T>(range.begin, range.end,
+                          [&]<class V>(index_t i) { update.template to_nesterov_direction<V>(i); });
         else
             for_pieces<T>(range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
     });

@@ -28,7 +28,7 @@ template <class T> struct adamw_slot {
     index_t size;
     bool decays;
     bool is_hidden;  // a matrix between hidden states; its optimizer state may be younger than the run
-    bool uses_muon;  // updated by Muon: lead() turns its gradient into the direction
+    bool uses_muon;  // updated by Muon: to_nesterov_direction() turns its gradient into the direction
 };
 
 // Arguments of an update, written by the host.
@@ -116,7 +116,7 @@ template <class T> struct adamw_update {
         store(slot.gradient + i, V{});
     }
     // For Muon: updates the momentum and replaces the gradient by the Nesterov direction.
-    template <class V> [[gnu::always_inline]] CALM_HD inline void lead(index_t i) const {
+    template <class V> [[gnu::always_inline]] CALM_HD inline void to_nesterov_direction(index_t i) const {
         V const g = load<V>(slot.gradient + i) * splat<V>(scale);
         V const m0 = load<V>(slot.first + i);
         V const m = m0 + (g - m0) * splat<V>(T(1 - muon_momentum));
@@ -172,7 +172,7 @@ template <class T> struct adamw_kernel {
             adamw_update<T> const update(all, range.slot);
             if (update.slot.uses_muon)
                 for_groups<Block, T>(t, range.begin, range.end,
-                                     [&]<class V>(index_t i) { update.template lead<V>(i); });
+                                     [&]<class V>(index_t i) { update.template to_nesterov_direction<V>(i); });
             else
                 for_groups<Block, T>(t, range.begin, range.end, [&]<class V>(index_t i) { update.template at<V>(i); });
         });
