@@ -356,10 +356,9 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     std::string const softmax =
         "train text --data text.txt --config tiny-ar --batch 2 --block 64 --threads 1 --seed 3 --save-every 8 ";
     auto const made = shop.good(softmax + "--steps 24 --out run");
-    for (auto const* const part :
-         {"a softmax, without an autoencoder", "bytes: too little text or time", "the configuration's own",
-          "wrote run/tokenizer.model: 259 tokens", "the model:", "wrote run/model",
-          "to generate: generate run --prompt", "to plot:     plot run\n"})
+    for (auto const* const part : {"a softmax, without an autoencoder", "bytes: too little text or time",
+                                   "the configuration's own", "wrote run/tokenizer.model: 259 tokens", "the model:",
+                                   "wrote run/model", "to generate: generate run --prompt", "to plot:     plot run\n"})
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     for (auto const* const part : {"autoencoder-", "kl-weight", "the autoencoder"})
         BOOST_TEST(!has(made.err, part), part << " is in " << made.err);
