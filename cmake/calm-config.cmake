@@ -10,7 +10,7 @@ get_property(calm_said_build_type GLOBAL PROPERTY CALM_SAID_BUILD_TYPE)
 if(NOT CMAKE_BUILD_TYPE AND NOT calm_chooses_type_later AND NOT calm_said_build_type AND NOT calm_FIND_QUIETLY AND
    NOT CMAKE_CXX_FLAGS MATCHES "-O")
     set_property(GLOBAL PROPERTY CALM_SAID_BUILD_TYPE ON)
-    message(STATUS "calm: CMAKE_BUILD_TYPE is empty, so code is not optimised and some 20 times slower: "
+    message(STATUS "calm: CMAKE_BUILD_TYPE is empty, so code is not optimised and 10 to 20 times slower: "
                    "configure with -DCMAKE_BUILD_TYPE=Release")
 endif()
 
