@@ -8,6 +8,7 @@
 
 #include "command/suggest.hpp"
 #include "plugin/chosen_sizes.hpp"
+#include "plugin/named_sizes.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/source_text.hpp"
 #include "program.hpp"
@@ -34,6 +35,24 @@ std::string line_that_compiles(std::string const& name) {
     for (auto const& one : registered())
         for (auto const& [device, work] : one.work) list += one.name + (device == "cpu" ? "" : "@" + device) + ";";
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
+}
+
+// How to use the sizes of a configuration that is not compiled without building the program again, as a sentence after
+// a space; "" if its sizes are unknown or no compiled configuration is of its kind.
+std::string sentence_on_demand(std::string const& name) {
+    auto const* const sizes = sizes_named(name);
+    if (sizes == nullptr) return "";
+    std::string best;
+    for (auto const& one : registered()) {
+        if (one.sizes.index() != sizes->index()) continue;
+        auto const changed = name_with_sizes(one, *sizes);
+        if (best.empty() || changed.size() < best.size()) best = changed;
+    }
+    if (best.empty()) return "";
+    auto const colon = best.find(':');
+    if (colon == std::string::npos) return " --config " + best + " has the same sizes.";
+    return " --config " + best.substr(0, colon) + " --set " + best.substr(colon + 1) +
+           " has the same sizes and needs no new build: it is compiled when it is first used.";
 }
 
 std::vector<std::string> differences_from(configuration<any_head> const& sizes, stored_model const& model) {
@@ -168,10 +187,11 @@ entry const& configuration_named(std::string const& name) {
         auto one = with_sizes(configuration_named(name.substr(0, colon)), name.substr(colon + 1));
         return one.name == name.substr(0, colon) ? configuration_named(one.name) : kept(std::move(one));
     }
-    auto const near = did_you_mean(name, names());
+    auto const on_demand = sentence_on_demand(name);
+    auto const near = on_demand.empty() ? did_you_mean(name, names()) : "";
     throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +
                                   (registered().size() == 1 ? " is" : " are") + (near.empty() ? "." : near) +
-                                  " If apps/configs/" + name +
+                                  on_demand + " If apps/configs/" + name +
                                   ".cpp is there, this compiles it: " + line_that_compiles(name));
 }
 

@@ -3,6 +3,17 @@
 # must enable the language CUDA) and nccl (NCCL; list it after cuda). Also defines calm_portable_executable
 # (calm-portable.cmake). A second find_package may add components.
 include(CMakeFindDependencyMacro)
+
+# CMake without a build type compiles without optimisation. Says so once, unless -O is among the project's own flags.
+get_property(calm_chooses_type_later GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+get_property(calm_said_build_type GLOBAL PROPERTY CALM_SAID_BUILD_TYPE)
+if(NOT CMAKE_BUILD_TYPE AND NOT calm_chooses_type_later AND NOT calm_said_build_type AND NOT calm_FIND_QUIETLY AND
+   NOT CMAKE_CXX_FLAGS MATCHES "-O")
+    set_property(GLOBAL PROPERTY CALM_SAID_BUILD_TYPE ON)
+    message(STATUS "calm: CMAKE_BUILD_TYPE is empty, so code is not optimised and 10 to 20 times slower: "
+                   "configure with -DCMAKE_BUILD_TYPE=Release")
+endif()
+
 find_dependency(Eigen3 3.4 NO_MODULE)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)

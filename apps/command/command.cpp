@@ -188,19 +188,26 @@ std::vector<std::string> command::names() const {
     return all;
 }
 
-std::string command::help(bool all) const {
-    auto text = wrapped(description_) + "Usage: " + called_ + " [OPTIONS]\n" +
-                option_list(options_, all ? help_of::all_options : help_of::common_options) + "\n";
-    if (!footer_.empty()) text += wrapped(footer_);
+std::string command::help(bool all, std::size_t columns) const {
+    using count = declared_option::value_count;
+    std::string words;
+    for (auto const& one : options_)
+        if (one.name == positional_) words = " [" + one.type + (one.count == count::one ? "]" : "...]");
+    constexpr std::size_t continued = 4;
+    auto text = wrapped(description_, columns) +
+                wrapped("Usage: " + called_ + words + " [OPTIONS]", columns, continued) +
+                option_list(options_, all ? help_of::all_options : help_of::common_options, columns) + "\n";
+    if (!footer_.empty()) text += wrapped(footer_, columns);
     if (all) {
-        constexpr std::size_t continued = 4;
-        if (!appendix_.empty()) text += wrapped(appendix_, continued);
+        if (!appendix_.empty()) text += wrapped(appendix_, columns, continued);
         return text + wrapped("Every other option can also be set by an environment variable: --data-seed by "
-                              "CALM_DATA_SEED.");
+                              "CALM_DATA_SEED.",
+                              columns);
     }
     auto const others = std::count_if(options_.begin(), options_.end(), [](auto const& one) { return one.is_seldom; });
     return text + wrapped(called_ + " --help-all shows the other " + std::to_string(others) + " options" +
-                          (appendix_.empty() ? "" : " and " + appendix_name_) + ".");
+                              (appendix_.empty() ? "" : " and " + appendix_name_) + ".",
+                          columns);
 }
 
 void command::guarded(std::function<void()> const& f) {
@@ -401,7 +408,7 @@ bool command::asks_for(std::string const& option) {
 bool command::read(int argc, char const* const* argv) {
     take_words({argv, argv + std::max(argc, 0)});
     if (bool const all = asks_for(print_all_help); all || asks_for(print_help)) {
-        text_output().put(help(all));
+        text_output().put(help(all, columns_of_help()));
         return false;
     }
     if (asks_for(print_version)) {

@@ -3,6 +3,7 @@
 // environment (CALM_MINUTES is --minutes), else from a file of options, else it is the default.
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -154,8 +155,8 @@ public:
     bool read(int argc, char const* const* argv);
 
     [[nodiscard]] std::string const& name() const { return name_; }
-    // The text of --help, or of --help-all.
-    [[nodiscard]] std::string help(bool all) const;
+    // The text of --help, or of --help-all, in lines of at most so many columns.
+    [[nodiscard]] std::string help(bool all, std::size_t columns) const;
     [[nodiscard]] std::vector<declared_option> const& options() const { return options_; }
     // All values as a file that --config-file reads back, with the origin of each in a comment.
     [[nodiscard]] std::string resolved() const;

@@ -397,23 +397,26 @@ std::string last_word(std::string const& name) {
     return name.substr(name.rfind(' ') + 1);
 }
 
-std::string usage_of_train() {
+std::string usage_of_train(std::size_t columns = usual_columns) {
+    constexpr std::size_t continued = 4;
     auto const train = called("train");
     auto text = wrapped("Trains a CALM on a text, all at once or stage by stage, or an autoregressive model to compare "
-                        "with.");
+                        "with.",
+                        columns);
     std::string before = "Usage: ";
     for (auto const* const each :
          {"SPEC... --out DIR [--minutes M]", "tokenizer --vocabulary V --data SPEC... --out FILE",
           "autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR",
           "calm --config NAME --autoencoder DIR --data SPEC... --out DIR",
           "ar --config NAME --tokenizer FILE --data SPEC... --out DIR"}) {
-        text += before + train + " " + each + "\n";
+        text += wrapped(before + train + " " + each, columns, continued);
         before = "       ";
     }
     return text +
            wrapped("The first trains all that a text needs (" + train + " text); its options are below. " + train +
-                   " KIND --help shows the options of tokenizer, autoencoder, calm or ar that are used most, "
-                   "KIND --help-all shows all.");
+                       " KIND --help shows the options of tokenizer, autoencoder, calm or ar that are used most, "
+                       "KIND --help-all shows all.",
+                   columns);
 }
 
 template <class Number> std::string text_of(Number value) {
@@ -1066,7 +1069,8 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         text_options o;
         command of_text(described<text_options>::name, described<text_options>::what);
         declare(of_text, o);
-        text_output().put(usage_of_train() + "\n" + of_text.help(kind == "--help-all"));
+        auto const columns = columns_of_help();
+        text_output().put(usage_of_train(columns) + "\n" + of_text.help(kind == "--help-all", columns));
         return std::nullopt;
     }
     if (kind == "--version") {
@@ -1074,7 +1078,9 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
         return std::nullopt;
     }
     if (asks_for_completion({argv, argv + argc})) {
-        text_output().put(bash_completion("train", commands_of_train::all()));
+        auto commands = commands_of_train::all();
+        commands.push_back({"", commands.front().options});  // `train my.txt` has the options of `train text`
+        text_output().put(bash_completion("train", commands));
         return std::nullopt;
     }
     auto const read = [&]<class Options>(Options const&, int first = 2) {

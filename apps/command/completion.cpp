@@ -61,6 +61,10 @@ std::string bash_completion(std::string const& program, std::span<completed_comm
         for (auto const& command : commands) {
             auto const space = command.word.find(' ');
             auto const first = command.word.substr(0, space);
+            if (first.empty()) {
+                cases += "    *)\n" + cases_of(command) + "        ;;\n";
+                continue;
+            }
             if (words.empty() || words.back().first != first) words.emplace_back(first, "");
             if (space != std::string::npos) words.back().second += command.word.substr(space + 1) + " ";
             cases += "    '" + command.word + "'" + (space == std::string::npos ? "|'" + command.word + " '*" : "") +
@@ -70,10 +74,12 @@ std::string bash_completion(std::string const& program, std::span<completed_comm
         for (auto const& [first, second] : words) {
             firsts += first + " ";
             if (!second.empty())
-                seconds += "    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == " + first + " ]]; then\n        " +
-                           offer(second + "--help") + "\n        return\n    fi\n";
+                seconds += "    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == " + first +
+                           " && $word != -* ]]; then\n        " + offer(second) + "\n        return\n    fi\n";
         }
-        body = "    if ((COMP_CWORD == 1)); then\n        " + offer(firsts + "--help --version --completion") +
+        bool const takes_options = commands.back().word.empty();
+        body = std::string("    if ((COMP_CWORD == 1))") + (takes_options ? " && [[ $word != -* ]]" : "") +
+               "; then\n        " + offer(takes_options ? firsts : firsts + "--help --version --completion") +
                "\n        return\n    fi\n" + seconds + "    case \"${COMP_WORDS[*]:1:2}\" in\n" + cases + "    esac\n";
     }
     return "# bash: source <(" + program + " --completion bash)\n" + function + "() {\n" +

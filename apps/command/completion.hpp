@@ -10,7 +10,7 @@
 namespace calm::apps {
 
 // The options that follow a command's words, such as `calm` of train or `train calm` of calm. The words are empty if
-// the program has no commands.
+// the program has no commands, and for the last of several, whose options follow any other word.
 struct completed_command {
     std::string word;
     std::vector<declared_option> options;

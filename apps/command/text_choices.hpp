@@ -87,7 +87,8 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(real{"autoencoder-rate", "X", heading::optimizer, seldom::yes, "peak learning rate of the autoencoder",
            ends::above_zero, ends::rate, true},
       c.autoencoder_rate);
-    f(whole{"autoencoder-warmup", "N", heading::optimizer, seldom::yes, "warm-up steps of the autoencoder", 0,
+    f(whole{"autoencoder-warmup", "N", heading::optimizer, seldom::yes,
+            "warm-up steps of the autoencoder (a tenth of --autoencoder-steps, or 50 per minute; at most 50)", 0,
             limits::steps, true},
       c.autoencoder_warmup);
     f(real{"kl-weight", "X", heading::optimizer, seldom::yes, "weight of the KL divergence in the autoencoder's loss",
@@ -109,7 +110,9 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(real{"muon", "X", heading::optimizer, seldom::yes,
            "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)", 0, ends::muon},
       c.muon);
-    f(whole{"warmup", "N", heading::optimizer, seldom::yes, "warm-up steps of the language model", 0, limits::steps},
+    f(whole{"warmup", "N", heading::optimizer, seldom::yes,
+            "warm-up steps of the language model (a tenth of --steps, or 50 per minute; at most 200)", 0,
+            limits::steps},
       c.warmup);
 }
 

@@ -1,6 +1,7 @@
 #include "plugin/chosen_sizes.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@
 namespace calm::apps {
 
 namespace {
+
+constexpr char const* input_names[] = {"tokens", "latents", "both"};  // as input_kind
 
 // Without spaces at both ends.
 std::string trimmed(std::string const& text) {
@@ -120,7 +123,8 @@ void choose(assignments& given, configuration<any_head>& c, recipes& defaults) {
     auto llama = llama_sizes_of(c);
     given.fields(llama);
     choose_head(given, c, defaults);
-    auto const input = given.choice("input", {"tokens", "latents", "both"}, static_cast<std::size_t>(c.input));
+    auto const input =
+        given.choice("input", {std::begin(input_names), std::end(input_names)}, static_cast<std::size_t>(c.input));
     c = configuration_from(c.autoencoder, llama, c.head, static_cast<input_kind>(input));
 }
 
@@ -143,6 +147,41 @@ stored_model stored_as(autoregressive_configuration const& c) {
     return m;
 }
 
+// Every size as an assignment.
+class listed_sizes {
+public:
+    template <class Sizes> void fields(Sizes const& sizes, std::string const& prefix = "") {
+        Sizes::visit_fields(sizes, [&](number_field const& field, index_t size) {
+            add((field.published ? "" : prefix) + std::string(field.key), std::to_string(size));
+        });
+    }
+    void add(std::string const& key, std::string const& value) {
+        text_ += (text_.empty() ? "" : ",") + key + "=" + value;
+    }
+    [[nodiscard]] std::string const& text() const { return text_; }
+
+private:
+    std::string text_;
+};
+
+std::string assignments_of(configuration<any_head> const& c) {
+    listed_sizes all;
+    all.fields(c.autoencoder, "autoencoder.");
+    all.fields(llama_sizes_of(c));
+    all.add("head_type", std::string(c.head.name()));
+    for (auto const& size : c.head.sizes)
+        all.add(std::string(size.field.key), std::to_string(static_cast<index_t>(size.value)));
+    all.add("input", input_names[static_cast<std::size_t>(c.input)]);
+    return all.text();
+}
+
+std::string assignments_of(autoregressive_configuration const& c) {
+    listed_sizes all;
+    all.fields(c.llama);
+    all.add("tie_word_embeddings", c.tie_word_embeddings ? "true" : "false");
+    return all.text();
+}
+
 }  // namespace
 
 entry with_sizes(entry const& base, std::string const& text) {
@@ -154,6 +193,10 @@ entry with_sizes(entry const& base, std::string const& text) {
     auto const problems = std::visit([](auto const& sizes) { return impossible_sizes(stored_as(sizes)); }, one.sizes);
     if (!problems.empty()) throw error(errc::config, "the configuration " + one.name + ": " + problems.front());
     return one;
+}
+
+std::string name_with_sizes(entry const& base, any_sizes const& sizes) {
+    return with_sizes(base, std::visit([](auto const& chosen) { return assignments_of(chosen); }, sizes)).name;
 }
 
 std::string name_with_sizes(std::string const& configuration, std::string const& assignments) {

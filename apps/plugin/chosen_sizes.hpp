@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "calm/io/detail/sizes_source.hpp"
 #include "registry.hpp"
 
 namespace calm::apps {
@@ -12,6 +13,9 @@ namespace calm::apps {
 // name is "base:KEY=VALUE,..." with the changed sizes in a fixed order; without a change it is the base's. Throws
 // errc::config for an unknown key, a value beyond its limits and sizes that no model can have.
 entry with_sizes(entry const& base, std::string const& assignments);
+
+// The name of the configuration that with_sizes makes of `base` to have these sizes, those of the same kind of model.
+std::string name_with_sizes(entry const& base, any_sizes const& sizes);
 
 // The name of a configuration with more assignments; those it has stay. Throws as with_sizes, and as
 // configuration_named.

@@ -11,6 +11,7 @@
 #include "command/command.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
+#include "command/help.hpp"
 #include "command/suggest.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
@@ -37,20 +38,23 @@ constexpr std::array subcommands{
     subcommand{"plot", "draw the training curve of a run", plot_main},
 };
 
-std::string usage() {
-    std::string text =
-        "Trains and runs continuous autoregressive language models (CALM).\nUsage: calm COMMAND [OPTIONS]\n\n";
-    for (auto const& one : subcommands)
-        text += "  " + std::string(one.name) + std::string(10 - one.name.size(), ' ') + std::string(one.what) + "\n";
-    return text + "\nBegin with:\n  calm train my.txt --out mine\n  calm generate mine --prompt \"Once upon\"\n\n"
-                  "calm COMMAND --help describes a command, --help-all with all its options.\n"
-                  "calm --completion bash prints a completion for bash.\n";
+std::string usage(std::size_t columns = usual_columns) {
+    constexpr std::size_t column = 12;  // of what a command does
+    auto text = wrapped("Trains and runs continuous autoregressive language models (CALM).\n"
+                        "Usage: calm COMMAND [OPTIONS]\n\n",
+                        columns);
+    for (auto const& one : subcommands) text += two_columns("  " + std::string(one.name), one.what, column, columns);
+    return text +
+           wrapped("\nBegin with:\n  calm train my.txt --out mine\n  calm generate mine --prompt \"Once upon\"\n\n"
+                   "calm COMMAND --help describes a command, --help-all with all its options.\n"
+                   "calm --completion bash prints a completion for bash.\n",
+                   columns);
 }
 
 // The first argument that is not the name of a program; returns the exit status.
 int answer(std::string const& word, std::span<char const* const> words) {
     if (word == "--help" || word == "--help-all" || word == "-h" || word == "help") {
-        text_output().put(usage());
+        text_output().put(usage(columns_of_help()));
     } else if (word == "--version") {
         text_output().put(version_line("calm"));
     } else if (asks_for_completion(words)) {

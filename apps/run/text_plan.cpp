@@ -72,6 +72,15 @@ entry const& chosen_configuration(std::span<entry const> compiled) {
     return *any;
 }
 
+// The rule of warmup_of_text for a stage.
+std::string reason_of_warmup(std::optional<index_t> steps, index_t longest) {
+    auto const most = ", at most " + std::to_string(longest);
+    if (steps) return "a tenth of the steps" + most;
+    auto const per_minute = warmup_of_text(std::nullopt, 1, longest_text_warmup);
+    return std::to_string(per_minute) + " steps per minute" + most +
+           ": a tenth of a fast core's steps, a third of a slow one's";
+}
+
 class planner {
 public:
     planner(text_facts const& text, text_choices const& given, std::span<entry const> compiled) :
@@ -186,7 +195,7 @@ private:
                known ? "as on WikiText and stories" : "the configuration's own");
         choose("autoencoder-warmup", c().autoencoder_warmup,
                warmup_of_text(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
-               "a tenth of a core's steps, at most 50");
+               reason_of_warmup(c().autoencoder_steps, longest_autoencoder_warmup));
         choose("kl-weight", c().kl_weight, usual.objective.kl_weight,
                "as on WikiText: the posterior stays predictable");
         choose("random-patches", c().random_patches, usual.random_patches,
@@ -208,7 +217,7 @@ private:
         choose("muon", c().muon, own().optimizer.muon,
                "times the learning rate, for hidden matrices; the configuration's own");
         choose("warmup", c().warmup, warmup_of_text(c().steps, plan_.minutes_of_model(), longest_text_warmup),
-               "a tenth of a core's steps, at most 200");
+               reason_of_warmup(c().steps, longest_text_warmup));
     }
 
     text_facts text_;

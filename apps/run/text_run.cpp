@@ -248,16 +248,15 @@ int log_plan(text_options const& o, intention const& what) {
 void log_how_to_resume(text_options const& o, text_choices const& plan) {
     auto const& one = configuration_named(plan.configuration);
     auto const K = one.is_autoregressive() ? 1 : static_cast<std::size_t>(one.calm().autoencoder.patch_size);
-    auto const model = in(o, model_stage);
     auto const line = [](std::string const& program, std::vector<std::string> const& arguments) {
         auto command = words_that_start(program);
         command.insert(command.end(), arguments.begin(), arguments.end());
         return resume_command(command);
     };
-    log_line("to generate: " +
-             line("generate", {"--model", model, "--prompt",
-                               is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
-    std::vector<std::string> measure{"--model", model, "--data"};
+    log_line(
+        "to generate: " +
+        line("generate", {o.out, "--prompt", is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
+    std::vector<std::string> measure{o.out, "--data"};
     measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
     bool const held = !plan.holdout.empty();
     if (held) measure.insert(measure.end(), {"--holdout", plan.holdout});
@@ -268,7 +267,7 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
     else
         log_line("nothing was held out, so nothing was measured: give a text of ten documents or more, one per line of "
                  "a .jsonl");
-    log_line("to plot:     " + line("plot", {model}));
+    log_line("to plot:     " + line("plot", {o.out}));
 }
 
 // Writes the plan and this call into the directory. A run exists once it has a plan.

@@ -18,6 +18,7 @@
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/seen_text.hpp"
 #include "run/training_curve.hpp"
 
 namespace calm::apps {
@@ -505,14 +506,7 @@ void log_autoencoder(run_report& report, autoencoder_evaluation const& e) {
 }
 
 std::string another_holdout_sentence(stored_model const& model, data_options const& data) {
-    if (!model.description.calm || !model.description.calm->data) return {};
-    auto const& trained = *model.description.calm->data;
-    bool const shared = std::find_first_of(data.sources.begin(), data.sources.end(), trained.sources.begin(),
-                                           trained.sources.end()) != data.sources.end();
-    if (!shared || trained.holdout.empty() || trained.holdout == data.holdout) return {};
-    return sentence(model.directory, " was trained with --holdout ", trained.holdout, ": ",
-                    data.holdout.empty() ? "without it" : "with " + data.holdout,
-                    ", the text held out here contains text that it was trained on");
+    return data.holdout.empty() ? "" : seen_text_sentence(model, data);
 }
 
 void log_another_holdout(stored_model const& model, data_options const& data) {

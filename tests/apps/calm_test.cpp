@@ -47,11 +47,13 @@ BOOST_AUTO_TEST_CASE(calm_describes_its_commands) {
 // Completes the words of a line in bash, as the tabulator key does.
 BOOST_AUTO_TEST_CASE(bash_completes_commands_and_options_of_calm) {
     temporary_folder const folder;
-    auto const script = folder.with("completion", calm::apps::completion_of_calm());
+    static_cast<void>(folder.with("calm.bash", calm::apps::completion_of_calm()));
+    BOOST_TEST(run_in(folder, "train --completion bash >train.bash").status == 0);
     auto const completed = [&](std::vector<std::string> const& words) {
-        std::string line = "source " + script + "; COMP_WORDS=(";
+        std::string line = "source " + words[0] + ".bash; COMP_WORDS=(";
         for (auto const& word : words) line += "'" + word + "' ";
-        line += "); COMP_CWORD=" + std::to_string(words.size() - 1) + "; _calm_calm; echo \"${COMPREPLY[@]}\"";
+        line +=
+            "); COMP_CWORD=" + std::to_string(words.size() - 1) + "; _calm_" + words[0] + "; echo \"${COMPREPLY[@]}\"";
         auto const r = run_in(
             folder, "bash -c '" + [&] {
                 std::string quoted;
@@ -66,6 +68,13 @@ BOOST_AUTO_TEST_CASE(bash_completes_commands_and_options_of_calm) {
     BOOST_TEST(completed({"calm", "train", "to"}) == "tokenizer\n");
     BOOST_TEST(completed({"calm", "train", "calm", "--autoenc"}) == "--autoencoder\n");
     BOOST_TEST(completed({"calm", "train", "my.txt", "--autoencoder-min"}) == "--autoencoder-minutes\n");
+    BOOST_TEST(completed({"calm", "train", "--mi"}) == "--minutes\n");
+    BOOST_TEST(completed({"calm", "train", "--schedule", "co"}) == "constant cosine\n");
+    BOOST_TEST(completed({"calm", "train", ""}) == "text tokenizer autoencoder calm ar\n");
+    BOOST_TEST(completed({"train", "--mi"}) == "--minutes\n");
+    BOOST_TEST(completed({"train", "my.txt", "--mi"}) == "--minutes\n");
+    BOOST_TEST(completed({"train", "tokenizer", "--vocab"}) == "--vocabulary\n");
+    BOOST_TEST(completed({"train", "to"}) == "tokenizer\n");
     BOOST_TEST(completed({"calm", "generate", "--top-k"}) == "--top-k\n");
     BOOST_TEST(completed({"calm", "generate", "mine", "--top-k"}) == "--top-k\n");
     BOOST_TEST(completed({"calm", "tokenize", "--format", "js"}) == "json\n");

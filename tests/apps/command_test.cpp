@@ -297,7 +297,7 @@ BOOST_AUTO_TEST_CASE(words_before_all_options_may_be_an_options) {
 }
 
 BOOST_AUTO_TEST_CASE(help_marks_options_without_variables) {
-    auto const help = trial().c.help(true);
+    auto const help = trial().c.help(true, usual_columns);
     auto const row_of = [&](std::string const& option) {
         auto const at = help.find("\n  " + option);
         return help.substr(at, std::min(help.find("\n  -", at + 1), help.find("\n\n", at)) - at);
@@ -331,8 +331,9 @@ BOOST_AUTO_TEST_CASE(help_is_short_and_all_of_it_is_below_headings) {
                               "  --skip                    skip what is seventy columns long, so that its last\n"
                               "                            words begin a new line\n"
                               "\n";
-    BOOST_TEST(c.help(false) == begin + "The end.\nplot --help-all shows the other 7 options and the weather.\n");
-    auto const all = c.help(true);
+    BOOST_TEST(c.help(false, usual_columns) ==
+               begin + "The end.\nplot --help-all shows the other 7 options and the weather.\n");
+    auto const all = c.help(true, usual_columns);
     BOOST_TEST(all.starts_with(begin + "Optimizer:\n"
                                        "  --a-name-of-more-columns NAME\n"
                                        "                            a name\n"
@@ -345,11 +346,60 @@ BOOST_AUTO_TEST_CASE(help_is_short_and_all_of_it_is_below_headings) {
     BOOST_TEST(has(all, "\n\nThe end.\nWeather:\n  sunny\nEvery other option"), all);
 }
 
+BOOST_AUTO_TEST_CASE(a_help_names_the_option_whose_values_come_first) {
+    std::vector<std::string> data;
+    std::string model;
+    command several("train text", "A trial."), one("generate", "A trial.");
+    several.list("--data", data, "SPEC", "text");
+    several.first_words_are("--data");
+    one.text("--model", model, "DIR", "a model");
+    one.first_words_are("--model");
+    BOOST_TEST(has(several.help(false, usual_columns), "\nUsage: train text [SPEC...] [OPTIONS]\n"));
+    BOOST_TEST(has(one.help(false, usual_columns), "\nUsage: generate [DIR] [OPTIONS]\n"));
+}
+
+// Whatever the width of the terminal, no line of any help is wider.
+BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {
+    auto const widest = [](std::string const& text) {
+        std::size_t columns = 0;
+        for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+            end = std::min(text.find('\n', at), text.size());
+            columns = std::max(columns, end - at);
+        }
+        return columns;
+    };
+    for (std::size_t const columns : {40U, 60U, 80U, 100U})
+        for (auto const& whole : every_command()) {
+            auto const all = option_list(whole.options, help_of::all_options, columns);
+            BOOST_TEST(widest(all) <= columns, whole.word << ' ' << columns << '\n' << all);
+            BOOST_TEST(widest(all) > columns - 10, whole.word << ' ' << columns);
+        }
+    std::string const what = "seven words of a help for one option";
+    BOOST_TEST(two_columns("  --option N", what, 28, 60) ==
+               "  --option N                seven words of a help for one\n" + std::string(28, ' ') + "option\n");
+    BOOST_TEST(two_columns("  --option N", what, 28, 50) ==
+               "  --option N\n      seven words of a help for one option\n");
+    BOOST_TEST(two_columns("  --an-option-with-a-long-name N", what, 28, 80) ==
+               "  --an-option-with-a-long-name N\n" + std::string(28, ' ') + what + "\n");
+    BOOST_TEST(wrapped("  one two three", 10, 4) == "  one two\n      three\n");
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_help_come_from_the_environment) {
+    for (auto const& [given, columns] : {std::pair("60", 60U), {"40", 40U}, {"200", 100U}, {"3", 20U}}) {
+        variable const width("COLUMNS", given);
+        BOOST_TEST(columns_of_help() == columns, given);
+    }
+    for (auto const* const wrong : {"", "0", "-3", "wide", "60x"}) {
+        variable const width("COLUMNS", wrong);
+        BOOST_TEST((columns_of_help() >= 20 && columns_of_help() <= 100), wrong);
+    }
+}
+
 // One option has one place in the help of every program, and what is needed is in the short help.
 BOOST_AUTO_TEST_CASE(options_of_all_programs_have_one_heading) {
     std::map<std::string, heading> places;
     for (auto const& whole : every_command()) {
-        auto const few = option_list(whole.options, help_of::common_options);
+        auto const few = option_list(whole.options, help_of::common_options, usual_columns);
         BOOST_TEST(std::count(few.begin(), few.end(), '\n') <= 55, whole.word << few);
         for (auto const& one : whole.options) {
             BOOST_TEST((one.need == needed::no || !one.is_seldom), whole.word << ' ' << one.name);

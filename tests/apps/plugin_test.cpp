@@ -118,6 +118,8 @@ BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
                                 "ae & first=$!; train autoencoder --config tiny:patch_size=2 --set latent_size=16" +
                                 on + "ae2 && wait $first");
     BOOST_TEST(count(both.err, compiling) == 1, both.err);
+    BOOST_TEST(has(both.err, compiling + ", which takes about half a minute; it is kept in "), both.err);
+    BOOST_TEST(has(both.err, "/deep/cache, and later runs load it\n"), both.err);
     BOOST_TEST(shop.cached(".so").size() == 2);  // for generation, and for training
     auto const permissions = fs::status(shop.folder.path("deep/cache")).permissions();
     BOOST_TEST((permissions == fs::perms::owner_all));

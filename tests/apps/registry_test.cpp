@@ -2,8 +2,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <filesystem>
 #include <string>
 
+#include "plugin/chosen_sizes.hpp"
+#include "plugin/named_sizes.hpp"
 #include "plugin/source_text.hpp"
 #include "support/sentences.hpp"
 
@@ -250,4 +253,54 @@ BOOST_AUTO_TEST_CASE(sizes_of_no_configuration_are_reported) {
     m.sizes.autoencoder.num_encoder_layers = 3;
     BOOST_TEST(has(complaint(m), "expected even numbers of encoder and decoder layers"));
     BOOST_TEST(!has(complaint(m), "compiled_configuration.hpp"));
+}
+
+namespace {
+
+any_sizes sizes_to_compare(entry const& one) {
+    return without_vocabulary(one.sizes);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_sizes_of_every_configuration_have_a_name) {
+    std::size_t files = 0;
+    for (auto const& file : std::filesystem::directory_iterator(CALM_FIXTURES_DIR "/../../apps/configs")) {
+        if (file.path().extension() != ".cpp") continue;
+        ++files;
+        BOOST_TEST((sizes_named(file.path().stem().string()) != nullptr), file.path().string());
+    }
+    BOOST_TEST(files > 10U);
+    BOOST_TEST((sizes_named("none") == nullptr));
+    for (auto const& one : compiled_configurations()) {
+        auto const* const sizes = sizes_named(one.name);
+        BOOST_TEST_REQUIRE((sizes != nullptr), one.name);
+        BOOST_TEST((without_vocabulary(*sizes) == sizes_to_compare(one)), one.name);
+    }
+}
+
+// A program that was installed cannot be built with more configurations, but it compiles sizes on demand.
+BOOST_AUTO_TEST_CASE(a_configuration_that_is_not_compiled_is_made_from_one_that_is) {
+    auto const refused = [](std::string const& name) {
+        return sentence_of<error>([&] { static_cast<void>(configuration_named(name)); });
+    };
+    auto const& tiny = calm_named("tiny");
+    for (auto const* const name :
+         {"tiny-flow", "tiny-k2-drafted", "tiny-k8", "text", "small", "calm-m", "tiny-margin"}) {
+        auto const* const sizes = sizes_named(name);
+        BOOST_TEST_REQUIRE((sizes != nullptr), name);
+        auto const changed = name_with_sizes(tiny, *sizes);
+        BOOST_TEST((sizes_to_compare(configuration_named(changed)) == without_vocabulary(*sizes)), changed);
+    }
+    BOOST_TEST(name_with_sizes(tiny, tiny.sizes) == "tiny");
+    BOOST_TEST(name_with_sizes(tiny, *sizes_named("tiny-flow")) == "tiny:head_type=flow");
+    BOOST_TEST(name_with_sizes(autoregressive_named("tiny-ar"), *sizes_named("tiny-ar-patch")) == "tiny-ar");
+
+    auto const said = refused("tiny-diffusion");
+    BOOST_TEST(said.starts_with("the configuration 'tiny-diffusion' is not compiled into this program; "), said);
+    BOOST_TEST(has(said, ". --config tiny --set head_type=diffusion has the same sizes and needs no new build"), said);
+    BOOST_TEST(has(said, "If apps/configs/tiny-diffusion.cpp is there, this compiles it: cmake --preset"), said);
+    BOOST_TEST(has(refused("tiny-ar-patch"), ". --config tiny-ar has the same sizes."));
+    BOOST_TEST(has(refused("tinny"), "; did you mean tiny?"));
+    BOOST_TEST(!has(refused("tinny"), "--set"));
 }

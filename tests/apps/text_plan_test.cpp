@@ -308,3 +308,25 @@ BOOST_AUTO_TEST_CASE(a_record_of_choices_is_checked_as_options_are) {
     BOOST_TEST(has(refused({{"colour", "red"}}), "a choice that this program knows"));
     BOOST_TEST(has(refused({{"head-colour", "1"}}), "a choice that this program knows"));
 }
+
+// The reason names the rule that made the number.
+BOOST_AUTO_TEST_CASE(a_plan_says_how_long_it_warms_up) {
+    text_facts const text{.bytes = 1'000'000, .tenth = 100'000};
+    auto const reason = [&](text_choices const& given, std::string const& option) {
+        auto const plan = plan_of_text(text, given, usual());
+        auto const* const why = calm::value_of(plan.why, option);
+        return why == nullptr ? "none" : *why;
+    };
+    auto const minutes = in_minutes(2);
+    BOOST_TEST(*planned(text, minutes).warmup == 75);  // of 1.5 minutes
+    BOOST_TEST(reason(minutes, "warmup").starts_with("50 steps per minute, at most 200: a tenth of a fast core's"));
+    BOOST_TEST(*planned(text, minutes).autoencoder_warmup == 25);
+    BOOST_TEST(reason(minutes, "autoencoder-warmup").starts_with("50 steps per minute, at most 50: "));
+    text_choices steps;
+    steps.steps = 70;
+    steps.autoencoder_steps = 90;
+    BOOST_TEST(*planned(text, steps).warmup == 7);
+    BOOST_TEST(reason(steps, "warmup") == "a tenth of the steps, at most 200");
+    BOOST_TEST(*planned(text, steps).autoencoder_warmup == 9);
+    BOOST_TEST(reason(steps, "autoencoder-warmup") == "a tenth of the steps, at most 50");
+}

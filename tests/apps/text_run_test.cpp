@@ -73,8 +73,8 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     for (auto const* const part :
          {"the plan for this text:", "vocabulary", "bytes: too little text or time", "as given", "kl-weight", "0.02",
           "the autoencoder:", "the model:", "wrote run/tokenizer.model: 259 tokens", "wrote run/autoencoder",
-          "wrote run/model", "to generate: generate --model run/model --prompt 'Once upon a time'",
-          "nothing was held out, so nothing was measured", "to plot:     plot run/model"})
+          "wrote run/model", "to generate: generate run --prompt 'Once upon a time'",
+          "nothing was held out, so nothing was measured", "to plot:     plot run\n"})
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     BOOST_TEST(made.out == "");
     BOOST_TEST(has(shop.refused(few + "--holdout 10:9 --dry-run --out none", 4),
@@ -96,7 +96,11 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     BOOST_TEST((shop.folder.content("run/text.tokens") == shop.folder.content("three/model/text.tokens")));
     for (auto const* const stage : {"autoencoder", "model"})
         BOOST_TEST(!shop.there(std::string("run/") + stage + "/text.tokens"));
-    shop.good("generate --model run/model --prompt 'Once upon a time' --max-tokens 4 --pool 2");
+    shop.good("generate run --prompt 'Once upon a time' --max-tokens 4 --pool 2");
+    auto const seen = shop.good("evaluate run --data text.txt --positions 8 --samples 2").err;
+    BOOST_TEST(has(seen, "run/model was trained on text.txt: the score is of text that the model has seen"), seen);
+    shop.good("cp text.txt other.txt");
+    BOOST_TEST(!has(shop.good("evaluate run --data other.txt --positions 8 --samples 2").err, "has seen"));
     BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);
 
     // A finished run says so.
@@ -352,10 +356,9 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     std::string const softmax =
         "train text --data text.txt --config tiny-ar --batch 2 --block 64 --threads 1 --seed 3 --save-every 8 ";
     auto const made = shop.good(softmax + "--steps 24 --out run");
-    for (auto const* const part :
-         {"a softmax, without an autoencoder", "bytes: too little text or time", "the configuration's own",
-          "wrote run/tokenizer.model: 259 tokens", "the model:", "wrote run/model",
-          "to generate: generate --model run/model", "to plot:     plot run/model"})
+    for (auto const* const part : {"a softmax, without an autoencoder", "bytes: too little text or time",
+                                   "the configuration's own", "wrote run/tokenizer.model: 259 tokens", "the model:",
+                                   "wrote run/model", "to generate: generate run --prompt", "to plot:     plot run\n"})
         BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
     for (auto const* const part : {"autoencoder-", "kl-weight", "the autoencoder"})
         BOOST_TEST(!has(made.err, part), part << " is in " << made.err);
@@ -401,11 +404,11 @@ BOOST_AUTO_TEST_CASE(symbols_files_of_options_and_other_directories) {
     auto const made = shop.good(markov + "--out chain");
     BOOST_TEST(!has(made.err, "vocabulary  "), made.err);
     BOOST_TEST(has(made.err, "of the optimum"), made.err);
-    BOOST_TEST(has(made.err, "generate --model chain/model --prompt AAAA"), made.err);
-    BOOST_TEST(has(made.err, "evaluate --model chain/model --data markov:4000\n"), made.err);
+    BOOST_TEST(has(made.err, "generate chain --prompt AAAA"), made.err);
+    BOOST_TEST(has(made.err, "evaluate chain --data markov:4000\n"), made.err);
     BOOST_TEST(!shop.there("chain/tokenizer.model"));
     BOOST_TEST(has(shop.refused(markov + "--vocabulary 300 --out other"), "--vocabulary: the symbols of markov:N"));
-    shop.good("generate --model chain/model --prompt AAAA --max-tokens 4 --pool 2");
+    shop.good("generate chain --prompt AAAA --max-tokens 4 --pool 2");
 
     static_cast<void>(shop.folder.with("text.toml", "data = [\"text.txt\"]\nthreads = 1\nseed = 3\n[text]\n"
                                                     "config = \"tiny\"\nsteps = 2\nautoencoder-steps = 2\nbatch = 2\n"
