@@ -12,10 +12,12 @@
 #include "calm/io/convert_model.hpp"
 #include "calm/io/safetensors.hpp"
 #include "registry.hpp"
+#include "stored_work.hpp"
 #include "support/close.hpp"
 #include "support/skipped.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/text_data.hpp"
+#include "training_jobs.hpp"
 
 using namespace calm;
 using namespace calm::apps;
@@ -46,7 +48,7 @@ struct shop {
         o.in_bf16 = in_bf16;
         o.tokenizer = path("tokenizer.model");
         o.batch = 64;
-        BOOST_REQUIRE(tiny.on(o.device).train_autoencoder(o) == 0);
+        BOOST_REQUIRE(train_autoencoder(tiny, tiny.on(o.device), o) == 0);
     }
     void train_calm(std::string const& device, std::string const& autoencoder, std::string const& out,
                     index_t steps) const {
@@ -54,7 +56,7 @@ struct shop {
         o.autoencoder = path(autoencoder);
         o.batch = 2;
         o.block = 32;
-        BOOST_REQUIRE(tiny.on(o.device).train_calm(o) == 0);
+        BOOST_REQUIRE(train_calm(tiny, tiny.on(o.device), o) == 0);
     }
     [[nodiscard]] evaluation evaluated(std::string const& device, std::string const& model,
                                        held_weights weights = held_weights::f32) const {
@@ -64,7 +66,7 @@ struct shop {
         o.model = path(model);
         o.data = text();
         o.positions = 20;
-        return tiny.on(o.device, weights).evaluate(o, read_model_description(o.model));
+        return evaluate_stored(tiny.on(o.device, weights), o, read_model_description(o.model));
     }
     // The answer to a prompt, as generate --jsonl writes it.
     [[nodiscard]] std::string written(std::string const& device, std::string const& model,
@@ -77,7 +79,7 @@ struct shop {
         auto const name = device + "-" + model + (weights == held_weights::bf16 ? "-bf16.jsonl" : ".jsonl");
         o.out = path(name);
         o.max_tokens = 16;
-        BOOST_REQUIRE(tiny.on(o.device, weights).generate(o, read_model_description(o.model)) == 0);
+        BOOST_REQUIRE(generate_stored(tiny.on(o.device, weights), o, read_model_description(o.model)) == 0);
         return folder.content(name);
     }
     // The losses in a run's log.
