@@ -7,8 +7,10 @@
 #include "calm/evaluate/evaluation.hpp"
 #include "calm/io/convert_model.hpp"
 #include "registry.hpp"
+#include "stored_work.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/text_data.hpp"
+#include "training_jobs.hpp"
 
 using namespace calm;
 using namespace calm::apps;
@@ -29,12 +31,12 @@ struct shop {
         auto o = training("ae");
         o.tokenizer = path("tokenizer.model");
         o.batch = 256;
-        BOOST_REQUIRE(tiny.on(o.device).train_autoencoder(o) == 0);
+        BOOST_REQUIRE(train_autoencoder(tiny, tiny.on(o.device), o) == 0);
         o = training("calm");
         o.autoencoder = path("ae");
         o.batch = 2;
         o.block = 64;
-        BOOST_REQUIRE(tiny.on(o.device).train_calm(o) == 0);
+        BOOST_REQUIRE(train_calm(tiny, tiny.on(o.device), o) == 0);
         convert_model(path("calm"), path("rounded"), {.as = stored_type::bf16});
     }
 
@@ -46,7 +48,7 @@ struct shop {
         o.model = path(model);
         o.data = text();
         o.positions = 50;
-        return to_json(tiny.on(o.device, weights).evaluate(o, read_model_description(o.model)));
+        return to_json(evaluate_stored(tiny.on(o.device, weights), o, read_model_description(o.model)));
     }
     // The answers to the prompts, as generate --jsonl writes them.
     [[nodiscard]] std::string written(std::string const& model, held_weights weights) const {
@@ -58,7 +60,7 @@ struct shop {
         o.out = path(name);
         o.temperature = "1";
         o.max_tokens = 60;
-        BOOST_REQUIRE(tiny.on(o.device, weights).generate(o, read_model_description(o.model)) == 0);
+        BOOST_REQUIRE(generate_stored(tiny.on(o.device, weights), o, read_model_description(o.model)) == 0);
         return folder.content(name);
     }
 
