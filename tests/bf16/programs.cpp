@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_is_an_error) {
                                              "cpu and cpu-bf16, not for emulated-bf16"));
     BOOST_CHECK(&tiny.on(device_choice::parse("auto"), bf16) == &tiny.on(device_choice(), bf16));
     BOOST_CHECK(&tiny.on(device_choice(), bf16) != &tiny.on(device_choice()));
-    BOOST_CHECK(!tiny.on(device_choice(), bf16).train_calm);  // no training operation either
+    BOOST_CHECK(tiny.on(device_choice(), bf16).make_calm == nullptr);  // no training either
     auto without = tiny;
     without.work.erase("cpu-bf16");
     BOOST_CHECK_EXCEPTION(
