@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "calm/runs/detail/load_model.hpp"
-#include "loading.hpp"
+#include "compiled_functions.hpp"
 #include "products.hpp"
 
 // The space that a source file is compiled for; the files that CMake generates for NAME@SPACE define it.

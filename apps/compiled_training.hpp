@@ -16,6 +16,7 @@
 #include "calm/model/owned_model.hpp"
 #include "calm/train/detail/peak.hpp"
 #include "calm/train/loop.hpp"
+#include "compiled_functions.hpp"
 #include "compiled_loading.hpp"
 #include "model_in_training.hpp"
 

@@ -103,21 +103,4 @@ public:
                                            std::span<index_t const> bytes, process_group* ranks) = 0;
 };
 
-// Makes models of a configuration for training on one device. Functions of the other kind of model are null, and all
-// are if weights are held in bf16. `measures` is loading::measures of the same configuration.
-struct training {
-    std::unique_ptr<autoencoder_in_training> (*make_autoencoder)(training_place const&, index_t vocabulary,
-                                                                 void const* measures) = nullptr;
-    std::unique_ptr<calm_in_training> (*make_calm)(training_place const&, index_t vocabulary,
-                                                   void const* measures) = nullptr;
-    std::unique_ptr<autoregressive_in_training> (*make_autoregressive)(training_place const&, index_t vocabulary,
-                                                                       void const* measures) = nullptr;
-    // FLOPs of Muon's products per update; they do not depend on the vocabulary.
-    double (*muon_of_autoencoder)() = nullptr;
-    double (*muon_of_model)() = nullptr;
-    // Gives fields that are missing the values of the head's objective type.
-    void (*complete_objective)(any_objective&) = nullptr;
-    bool on_device = false;
-};
-
 }  // namespace calm::apps

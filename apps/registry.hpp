@@ -13,8 +13,7 @@
 
 #include "calm/io/stored_model.hpp"
 #include "command/options.hpp"
-#include "loading.hpp"
-#include "model_in_training.hpp"
+#include "compiled_functions.hpp"
 
 namespace calm::apps {
 
@@ -27,9 +26,6 @@ struct recipes {
 
 // What a program needs of a configuration. One on demand compiles sooner without training.
 enum class needed_work { all, without_training };
-
-// What a configuration has compiled for one device.
-struct compiled_functions : loading, training {};
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
 // weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.

@@ -9,7 +9,7 @@
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
-#include "loading.hpp"
+#include "compiled_functions.hpp"
 
 namespace calm::apps {
 
