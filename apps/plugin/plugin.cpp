@@ -130,8 +130,9 @@ bool load_on_demand(entry const& one, std::string const& device, needed_work nee
     for (auto const part : parts) sources.push_back(source_of(one, device, part));
     auto const libraries = compiled_libraries(sources, [&](libraries_to_compile const& what) {
         for (auto const& path : what.damaged) log_line(path + ": damaged, so it is compiled again");
-        log_line("compiling " + one.name + " for " + device + ", which takes about half a minute; it is kept in " +
-                 what.directory + ", and later runs load it");
+        log_line("compiling " + one.name + " for " + device + ", which takes about " +
+                 (sources.size() == 1 ? "half " : "") + "a minute; it is kept in " + what.directory +
+                 ", and later runs load it");
         if (::access(compiler, X_OK) != 0)
             throw error(errc::config, compiler, "",
                         "the compiler that built this program is missing: install it, or build the program again",

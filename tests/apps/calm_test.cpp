@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
         run_in(folder, "calm train stories:8000 --config tiny --steps 2 --autoencoder-steps 2 --batch 2 --block 64 "
                        "--autoencoder-batch 64 --out mine");
     BOOST_REQUIRE_MESSAGE(trained.status == 0, trained.err);
-    BOOST_TEST(has(trained.err, "calm generate --model mine/model --prompt"), trained.err);
+    BOOST_TEST(has(trained.err, "calm generate mine --prompt"), trained.err);
     // The words as they were given: run.json and "to resume" show them.
     auto const recorded = folder.content("mine/run.json");
     BOOST_TEST(has(recorded, "\"train\""), recorded);
