@@ -391,7 +391,7 @@ BOOST_AUTO_TEST_CASE(a_line_summarises_the_generated_text) {
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
     auto const by_patches = unit_of_writing::patch, by_tokens = unit_of_writing::token;
     auto const counted = [](std::span<generation_result const> made) {
-        written all;
+        generation_statistics all;
         for (auto const& text : made) all.add(text);
         return all;
     };
