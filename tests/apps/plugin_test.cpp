@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
     BOOST_TEST(has(shop.good("inspect model").out, "tiny:patch_size=2,latent_size=16, compiled when it is first used"));
 
     // A damaged plug-in is never loaded. Generation compiles no training; the next training does.
-    shop.good("for source in $(grep -l add_training deep/cache/*.cpp); do rm ${source%.cpp}.s*; done");
+    shop.good("for source in $(grep -l calm_training deep/cache/*.cpp); do rm ${source%.cpp}.s*; done");
     auto const library = shop.cached(".so").at(0).string();
     shop.good("printf x | dd of=" + library + " bs=1 seek=4096 conv=notrunc");
     auto const again = shop.good("generate --model model --max-tokens 4");
