@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(descriptions_of_models) {
     shown("inspect bad", 0);
     static_cast<void>(
         folder.with("bad/config.json", changed(good, "\"holdout\": \"\"", "\"holdout\": \"" + hostile_json + "\"")));
-    shown("evaluate --model bad --data stories:4000", 0);
+    shown("evaluate --model bad --data stories:4000 --holdout 2:1", 0);
     static_cast<void>(
         folder.with("bad/config.json", changed(good, "\"mode\": \"padded\"", "\"mode\": \"" + hostile_json + "\"")));
     shown("evaluate --model bad --data stories:4000", 2);
