@@ -11,7 +11,7 @@ namespace {
 
 // A head from outside the library needs a header that only its author knows.
 std::string includes_of(any_sizes const& sizes) {
-    std::string const usual = "#include \"compiled_configuration.hpp\"\n";
+    std::string usual = "#include \"compiled_configuration.hpp\"\n";
     if (sizes.index() == 1) return usual;
     auto const head = head_type_of(std::get<0>(sizes).head);
     return head.empty() || head.starts_with("calm::") ? usual
