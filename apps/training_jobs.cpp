@@ -261,7 +261,7 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     token_id const V = tokenizer.vocabulary_size();
     require_match(sizes.autoencoder, V, stored);
     auto const init = model_of_init(o);
-    if (init) require_tokenizer_of(*init, tokenizer);
+    if (init) require_tokenizer_of(*init, tokenizer, "choose one with the tokenizer of --autoencoder");
     auto const make = [&] { return work.make_calm(training_place_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
     log_another_holdout(stored, o.data);

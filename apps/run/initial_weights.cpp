@@ -41,11 +41,13 @@ bool is_published_as(tokenizer const& given, tokenizer const& own) {
 }
 
 [[noreturn]] void refuse_another_tokenizer(stored_model const& init, std::string const& expected,
-                                           std::string const& found) {
+                                           std::string const& found, std::string const& remedy) {
     throw error(errc::tokenizer, init.directory, "",
-                "--init: expected a model of the tokenizer with fingerprint " + expected + ", found " + found +
-                    "; without --tokenizer, training takes the one in this directory");
+                "--init: expected a model of the tokenizer with fingerprint " + expected + ", found " + found + "; " +
+                    remedy);
 }
+
+constexpr char const* leave_tokenizer_out = "leave --tokenizer out to train with the model's own";
 
 }  // namespace
 
@@ -99,17 +101,17 @@ std::optional<stored_model> model_of_init(train_options const& o) {
     return o.init.empty() ? std::nullopt : std::optional(opened_model(o.init));
 }
 
-void require_tokenizer_of(stored_model const& init, tokenizer const& tokenizer) {
+void require_tokenizer_of(stored_model const& init, tokenizer const& tokenizer, std::string const& remedy) {
     if (!describes_tokenizer(init)) return;
     if (auto const& found = init.description.calm->tokenizer->fingerprint; found != tokenizer.fingerprint())
-        refuse_another_tokenizer(init, tokenizer.fingerprint(), found);
+        refuse_another_tokenizer(init, tokenizer.fingerprint(), found, remedy);
 }
 
 chosen_tokenizer choose_tokenizer(train_options const& o, std::optional<stored_model> const& init) {
     auto const given = [&] { return tokenizer_named(o.tokenizer, o.pattern); };
     if (!init || (!o.tokenizer.empty() && !has_published_tokenizer(*init))) {
         auto tokens = given();
-        if (init) require_tokenizer_of(*init, tokens);
+        if (init) require_tokenizer_of(*init, tokens, leave_tokenizer_out);
         model_files files{{tokens.file_name(), tokenizer_bytes(o.tokenizer)}};
         return {std::move(tokens), std::move(files), std::nullopt};
     }
@@ -118,7 +120,7 @@ chosen_tokenizer choose_tokenizer(train_options const& o, std::optional<stored_m
     auto const own = load_tokenizer(stored);
     if (!o.tokenizer.empty())
         if (auto const other = given(); !is_published_as(other, own))
-            refuse_another_tokenizer(*init, other.fingerprint(), own.fingerprint());
+            refuse_another_tokenizer(*init, other.fingerprint(), own.fingerprint(), leave_tokenizer_out);
     chosen_tokenizer chosen{own, {{own.file_name(), bytes_of_file(tokenizer_file_of(stored))}}, std::nullopt};
     if (!has_published_tokenizer(stored)) return chosen;
     chosen.bos_first = own.specials().bos_first;

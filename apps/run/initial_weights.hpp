@@ -39,8 +39,9 @@ struct chosen_tokenizer {
 // The tokenizer of --tokenizer, else the one of --init. Throws errc::tokenizer if they differ.
 chosen_tokenizer choose_tokenizer(train_options const& o, std::optional<stored_model> const& init);
 
-// Throws errc::tokenizer if the model of --init has another tokenizer, since its weights belong to other tokens.
-void require_tokenizer_of(stored_model const& init, tokenizer const& tokenizer);
+// Throws errc::tokenizer, with what to do, if the model of --init has another tokenizer: its weights belong to other
+// tokens.
+void require_tokenizer_of(stored_model const& init, tokenizer const& tokenizer, std::string const& remedy);
 
 // The packing of an autoregressive model's text: --mode, else that of the model of --init. A published model does not
 // state it: `published` if its BOS is its EOS, so that one stands between documents, else padded.
