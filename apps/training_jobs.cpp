@@ -283,7 +283,7 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     auto ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
     if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
     model_files const files{{tokenizer.file_name(), bytes_of_file(tokenizer_file_of(stored))}};
-    auto const levels = levels_of(o, ours, V);
+    auto const levels = levels_of(one, o, ours, V);
     auto const start = starting_model(run, init);
     auto const fits = [&] {
         if (start) require_match(sizes, V, *start);
@@ -348,7 +348,7 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto const counts = bigrams_of(text, V, rule);
     auto ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
     ours.tokenizer->bos_first = chosen.bos_first;
-    auto const levels = levels_of(o, ours, V);
+    auto const levels = levels_of(one, o, ours, V);
     auto const start = starting_model(run, init);
     auto const fits = [&] {
         if (start) require_match(sizes, V, *start);

@@ -449,8 +449,8 @@ double report_evaluation(run_report& report, autoencoder_evaluation const& e, in
     return score_of(e);
 }
 
-learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V) {
-    return {.helps = what_helps(configuration_named(ours.configuration), V),
+learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V) {
+    return {.helps = what_helps(one, V),
             .beside = o.beside.empty() ? std::nullopt : std::optional(read_baseline_scores(o.beside, ours))};
 }
 

@@ -135,9 +135,9 @@ struct learning_levels {
     std::string helps;                      // advice if it learns no context
     std::optional<baseline_scores> beside;  // an autoregressive run
 };
-// The baselines for a configuration on V tokens; reads the run that --beside names. Throws as read_baseline_scores()
-// does.
-learning_levels levels_of(train_options const& o, calm_description const& ours, index_t V);
+// The baselines for a run of configuration `one` on V tokens; reads the run that --beside names. Throws as
+// read_baseline_scores() does.
+learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V);
 
 // Reports and logs evaluations on held-out text after step `steps`. Returns the score that selects the best checkpoint:
 // an autoencoder's negative loss, a language model's BrierLM.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "plugin/chosen_sizes.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
@@ -158,6 +160,23 @@ BOOST_AUTO_TEST_CASE(a_chosen_size_is_compiled_once_and_then_found) {
     shop.is_refused("chmod 770 deep/cache && generate --model model", 10, "chmod 700");
     shop.is_refused("chmod 700 deep/cache && mv deep/cache d && ln -s ../d deep/cache && generate --model model", 10,
                     "expected a directory of yours");
+}
+
+// The sizes of a published directory have no name: only the directory states them.
+BOOST_AUTO_TEST_CASE(a_published_model_of_other_sizes_is_trained_further) {
+    workshop const shop;
+    std::string const text = " --data stories:4000 --batch 2 --block 32";
+    shop.good("train ar --config tiny-ar --set num_hidden_layers=1,hidden_size=64 --tokenizer words" + text +
+              " --steps 1 --out llama");
+    auto config = nlohmann::json::parse(shop.folder.content("llama/config.json"));
+    config.erase("calm");
+    static_cast<void>(shop.folder.with("llama/config.json", config.dump()));
+    std::string const further = "train ar --init llama" + text + " --out further --steps ";
+    BOOST_TEST(has(shop.good(further + "1").err, "llama: "));
+    BOOST_TEST(has(shop.good(further + "2").err, "resumes after step 1"));
+    BOOST_TEST(
+        !has(shop.good("generate further --max-tokens 4; evaluate further --data stories:1000").err, "compiling"));
+    BOOST_TEST(has(shop.good("inspect further").out, "llama, compiled when it is first used"));
 }
 
 BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {

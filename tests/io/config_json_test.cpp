@@ -77,6 +77,7 @@ struct range_checker {
     }
     void operator()(std::string_view, std::uint64_t, bool = false) const {}  // seeds
     void operator()(std::string_view, bool, bool = false) const {}
+    void operator()(std::string_view, std::optional<bool> const&, bool = false) const {}
     void operator()(std::string_view, std::string const&, bool = false) const {}
     void operator()(std::string_view, std::vector<std::string> const&, bool = false) const {}
     template <class T> void only(std::string_view, T, bool = false) const {}
