@@ -4,6 +4,7 @@
 // rows the table may be bf16.
 
 #include "calm/loss/detail/block/cross_entropy.hpp"
+#include "calm/loss/detail/block/screened_argmax.hpp"
 #include "calm/tensor/detail/core/working_set.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/rows.hpp"
@@ -186,8 +187,11 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
     require_size("calm::argmax_token", "tokens", tokens.size(), x.extent(0));
-    arena_scope const scope(ctx.workspace);
     auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    if constexpr (can_screen_argmax<T, D, Backend>)
+        if (screens_argmax(ctx, x.extent(0), vocabulary * D))
+            return screened_argmax(ctx, tokens, x, table, at_once.rows);
+    arena_scope const scope(ctx.workspace);
     index_t const block = at_once.rows, width = at_once.width;
     index_t const stride = std::max(width, stride_of_logits<Backend>(width));
     auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(block, stride));
