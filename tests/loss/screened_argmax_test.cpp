@@ -35,7 +35,7 @@ std::vector<token_id> screened(context<emulated>& ctx, numbers<float, emulated> 
                                index_t rows_at_once) {
     numbers<token_id, emulated> tokens(x.size() / static_cast<std::size_t>(D), -1);
     detail::run_screened_argmax(ctx, out_vector<emulated>(tokens), in_rows<emulated, D>(x), in_rows<emulated, D>(table),
-                            rows_at_once);
+                                rows_at_once);
     return copied(tokens);
 }
 
