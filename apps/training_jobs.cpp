@@ -113,8 +113,16 @@ int print_plan(run_plan const& plan, train_options const& o) {
     return 0;
 }
 
-model_files beside(tokenizer const& tokenizer, std::string const& tokenizer_bytes) {
-    return {{tokenizer.file_name(), tokenizer_bytes}};
+// The model whose weights a run starts from: its newest checkpoint, else the one of --init.
+std::optional<stored_model> starting_model(training_run const& run, std::optional<stored_model> const& init) {
+    return run.from() ? read_model_description(run.from()->directory) : init;
+}
+
+// Texts still end at every id at which those of the model of --init end.
+void add_ends(model_description& d, stored_model const& init) {
+    for (token_id const id : init.ends)
+        if (std::find(d.eos_token_id.begin(), d.eos_token_id.end(), id) == d.eos_token_id.end())
+            d.eos_token_id.push_back(id);
 }
 
 // max_position_embeddings for a model trained on blocks of `block` positions: at least the default, and at least the
@@ -184,7 +192,9 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
     training_run run(o);
     auto recipe = recipe_for(one.defaults.autoencoder, o);
     run.keep_as_begun(recipe);
-    auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
+    auto const init = model_of_init(o);
+    auto const chosen = choose_tokenizer(o, init);
+    auto const& tokenizer = chosen.tokens;
     token_id const V = tokenizer.vocabulary_size();
     auto const make = [&] { return work.make_autoencoder(training_place_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
@@ -202,8 +212,7 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
     auto const text = run.text(tokenizer, data_seed);
     text_blocks blocks(text, K, K, o.seed, mode);
     auto const ours = description_of(one.name, o, data_seed, K, mode, tokenizer);
-    auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
-    auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+    auto const start = starting_model(run, init);
     auto const fits = [&] {
         if (start) require_match(sizes, V, *start);
     };
@@ -224,7 +233,7 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
         return model->score(spread_blocks(unseen, block, tokens), tokenizer.specials().pad, o.seed, ranks());
     };
     auto calls = run.callbacks(
-        recipe, blocks, [&](std::string const& directory) { model->save(directory, description, files); },
+        recipe, blocks, [&](std::string const& directory) { model->save(directory, description, chosen.files); },
         [&](progress const& now) {
             return report_evaluation(run.report(), measure(interval_tokens(o, K)), now.step + 1);
         },
@@ -251,6 +260,8 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     auto const tokenizer = load_tokenizer(stored);
     token_id const V = tokenizer.vocabulary_size();
     require_match(sizes.autoencoder, V, stored);
+    auto const init = model_of_init(o);
+    if (init) require_tokenizer_of(*init, tokenizer, "choose one with the tokenizer of --autoencoder");
     auto const make = [&] { return work.make_calm(training_place_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
     log_another_holdout(stored, o.data);
@@ -271,9 +282,9 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     auto const counts = bigrams_of(text, V, rule);
     auto ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
     if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
-    auto const files = beside(tokenizer, bytes_of_file(tokenizer_file_of(stored)));  // read before training
+    model_files const files{{tokenizer.file_name(), bytes_of_file(tokenizer_file_of(stored))}};
     auto const levels = levels_of(o, ours, V);
-    auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+    auto const start = starting_model(run, init);
     auto const fits = [&] {
         if (start) require_match(sizes, V, *start);
     };
@@ -311,14 +322,16 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto const& sizes = one.autoregressive();
     refuse_same_directory(o);
     training_run run(o);
-    auto recipe = recipe_for(one.defaults.autoregressive, o);
+    auto const init = model_of_init(o);
+    auto recipe = recipe_for(defaults_of(one, init).autoregressive, o);
     run.keep_as_begun(recipe);
     if (work.on_device) recipe.log_every = 10;
-    auto const tokenizer = tokenizer_named(o.tokenizer, o.pattern);
+    auto const chosen = choose_tokenizer(o, init);
+    auto const& tokenizer = chosen.tokens;
     token_id const V = tokenizer.vocabulary_size();
     auto const make = [&] { return work.make_autoregressive(training_place_of(o), V, work.measures); };
     auto const data_seed = data_seed_of(o.data);
-    auto const mode = packing_for(packed_for::language_model, o.data, tokenizer);
+    auto const mode = packing_from(init, o.data, tokenizer);
     index_t const block = recipe.block_tokens;
     packing_rule const rule{mode, 1, o.seed};
     auto const unseen = heldout_blocks(o.data, tokenizer, {mode, 1, data_seed}, block, final_tokens(o, 1));
@@ -333,10 +346,10 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto const text = run.text(tokenizer, data_seed);
     text_blocks blocks(text, 1, block, o.seed, mode);
     auto const counts = bigrams_of(text, V, rule);
-    auto const ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
-    auto const files = beside(tokenizer, tokenizer_bytes(o.tokenizer));  // read before training
+    auto ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
+    ours.tokenizer->bos_first = chosen.bos_first;
     auto const levels = levels_of(o, ours, V);
-    auto const start = initial_model(run.from() ? run.from()->directory : "", o, tokenizer);
+    auto const start = starting_model(run, init);
     auto const fits = [&] {
         if (start) require_match(sizes, V, *start);
     };
@@ -354,9 +367,10 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto description = model->describe(ours);
     description.max_position_embeddings = positions_of(block, start);
     set_special_ids(description, tokenizer.specials());
+    if (init) add_ends(description, *init);
     auto const bytes = bytes_of_tokens(tokenizer);
     learn(run, recipe, blocks, levels, o, 1,
-          {.write = [&](std::string const& to) { save_with_counts(*model, to, description, files, counts); },
+          {.write = [&](std::string const& to) { save_with_counts(*model, to, description, chosen.files, counts); },
            .sample = [&] { return tokenizer.decode(model->sample(tokenizer.specials(), sample_prompt)); },
            .measure =
                [&](std::size_t tokens) {

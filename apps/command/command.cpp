@@ -383,8 +383,9 @@ void command::use_values() {
     };
     is_whole_ = is_whole_ && !told_of(options_file);
     for (auto const& one : options_) {
-        if (one.need == needed::yes && one.given.empty() && is_whole_ && !told_of(one.name))
-            problem(one.name + " is needed: " + one.help);
+        bool const is_replaced = !one.instead.empty() && !named(one.instead).given.empty();
+        if (one.need == needed::yes && one.given.empty() && is_whole_ && !told_of(one.name) && !is_replaced)
+            problem(one.name + " is needed" + (one.instead.empty() ? "" : " without " + one.instead) + ": " + one.help);
         if (one.given.size() > 1 && !takes_several(one))
             problem(one.name + " is given " + std::to_string(one.given.size()) + " times; give it once");
         auto const before = problems_.size();

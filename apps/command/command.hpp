@@ -33,6 +33,7 @@ struct declared_option {
     value_count count = value_count::one;
     needed need = needed::no;
     std::function<void(std::string const&)> take;
+    std::string instead = {};                     // an option that makes a needed one optional
     std::function<std::string()> otherwise = {};  // its default, empty if it has none
     std::vector<std::string> choices = {};
     std::string least = {}, most = {};                             // limits of a number
@@ -113,6 +114,8 @@ public:
     void compare(std::string const& option, std::function<std::string(std::string const&)> of) {
         named(option).compared = std::move(of);
     }
+    // A needed option may be left out where the option `instead` is given.
+    void needed_without(std::string const& option, std::string const& instead) { named(option).instead = instead; }
     // Accepts an empty string as a value. Other options refuse it, because a shell produces it for an unset variable.
     void may_be_empty(std::string const& option) { named(option).may_be_empty = true; }
     // The effective default if the option is not set, evaluated after all values are read; empty if there is none.

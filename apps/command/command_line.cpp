@@ -27,6 +27,7 @@
 #include "plugin/chosen_sizes.hpp"
 #include "program.hpp"
 #include "registry.hpp"
+#include "run/initial_weights.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
 #include "run/text_plan.hpp"
@@ -262,6 +263,8 @@ std::string defaults_of(trained kind) {
                  : kind == trained::calm      ? default_text(all.calm)
                                               : default_text(all.autoregressive));
     }
+    if (kind == trained::autoregressive)
+        text += "\n  a published model as --init: " + default_text(recipe_for_published());
     return text + "\nThe default steps apply if neither --steps nor --minutes is given.";
 }
 
@@ -362,14 +365,19 @@ void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::st
 void add_training(command& c, train_options& o, trained kind) {
     c.under(heading::common);
     c.text("--config", o.configuration, "NAME", "configuration, see docs/configurations.md", needed::yes);
+    c.needed_without("--config", "--init");
     add_sizes(c, o.sizes, [&o] { return std::vector{&o.configuration}; });
-    c.check([&o, kind] {
+    c.check([&c, &o, kind] {
         if (!o.configuration.empty()) named_for(kind, o.configuration);
+        if (o.configuration.empty() && !o.sizes.empty() && !o.init.empty())
+            c.problem("--set: the model of --init has its own sizes; leave --set out");
     });
     c.suggest("--config", configuration_names(kind));
     c.under(heading::model);
     add_directory(c, "--init", o.init, kind == trained::autoencoder ? autoencoder_stage : model_stage,
-                  "start from the weights of this model instead of random ones");
+                  kind == trained::autoregressive
+                      ? "start from the weights of this model, also a published Llama, with its sizes and its tokenizer"
+                      : "start from the weights of this model instead of random ones, with its sizes");
     c.under(heading::common);
     c.number<std::optional<index_t>, index_t>("--steps", o.steps, "N", "stop after N steps", 1, limits::steps);
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "stop after X minutes, if that is earlier",
@@ -408,7 +416,7 @@ std::string usage_of_train(std::size_t columns = usual_columns) {
          {"SPEC... --out DIR [--minutes M]", "tokenizer --vocabulary V --data SPEC... --out FILE",
           "autoencoder --config NAME --tokenizer FILE --data SPEC... --out DIR",
           "calm --config NAME --autoencoder DIR --data SPEC... --out DIR",
-          "ar --config NAME --tokenizer FILE --data SPEC... --out DIR"}) {
+          "ar --config NAME --tokenizer FILE --data SPEC... --out DIR", "ar --init DIR --data SPEC... --out DIR"}) {
         text += wrapped(before + train + " " + each, columns, continued);
         before = "       ";
     }
@@ -440,7 +448,7 @@ public:
     }
     void put(std::string const& option, std::function<std::string(Recipe const&)> text) {
         command_.otherwise(option, [&o = options_, of = of_, text = std::move(text)] {
-            return text(recipe_for(configuration_named(o.configuration).defaults.*of, o));
+            return text(recipe_for(defaults_of(o).*of, o));
         });
     }
 
@@ -614,6 +622,7 @@ void add_tokenizer(command& c, train_options& o) {
     c.under(heading::common);
     c.text("--tokenizer", o.tokenizer, "FILE", "vocabulary that train tokenizer wrote, or markov for markov:N",
            needed::yes);
+    c.needed_without("--tokenizer", "--init");
     c.check([&c, &o] {
         if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");

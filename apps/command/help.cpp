@@ -57,9 +57,10 @@ std::string left_of(declared_option const& option) {
 }
 
 std::string row_of(declared_option const& option, std::size_t columns) {
-    char const* const note = option.need == needed::yes ? " (needed)"
-                             : option.may_be_variable   ? ""
-                                                        : " (command line only)";
+    std::string const note = option.need == needed::yes
+                                 ? option.instead.empty() ? " (needed)" : " (needed without " + option.instead + ")"
+                             : option.may_be_variable ? ""
+                                                      : " (command line only)";
     return two_columns(left_of(option), option.help + note, column_of_help, columns);
 }
 

@@ -4,6 +4,7 @@
 #include "program.hpp"
 #include "programs/programs.hpp"
 #include "registry.hpp"
+#include "run/initial_weights.hpp"
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
 #include "run/text_run.hpp"
@@ -22,11 +23,13 @@ struct perform {
         return at_first_rank([&] { return train_tokenizer(o); });
     }
     int operator()(train_autoencoder_command const& o) const {
-        return trained(o, calm_named(o.configuration), train_autoencoder);
+        return trained(o, configuration_to_train(o, model_kind::autoencoder), train_autoencoder);
     }
-    int operator()(train_calm_command const& o) const { return trained(o, calm_named(o.configuration), train_calm); }
+    int operator()(train_calm_command const& o) const {
+        return trained(o, configuration_to_train(o, model_kind::calm), train_calm);
+    }
     int operator()(train_ar_command const& o) const {
-        return trained(o, autoregressive_named(o.configuration), train_autoregressive);
+        return trained(o, configuration_to_train(o, model_kind::autoregressive), train_autoregressive);
     }
 
 private:

@@ -12,8 +12,11 @@
 #include <nlohmann/json.hpp>
 #include <simdjson.h>
 
+#include "calm/io/convert_model.hpp"
+#include "calm/io/safetensors.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
+#include "support/stored.hpp"
 
 using calm::test::has;
 using calm::test::ran;
@@ -57,6 +60,38 @@ private:
 workshop const& shop() {
     static workshop const one;
     return one;
+}
+
+std::string const smollm2 = CALM_FIXTURES_DIR "/tokenizers/smollm2.json";
+
+// A directory as transformers saves it, made once: bf16, SmolLM2's kind of tokenizer without a row for PAD, and texts
+// that end at two ids.
+std::string published() {
+    std::string const name = "published";
+    auto const& folder = shop().folder();
+    if (std::filesystem::exists(folder.path(name))) return name;
+    shop().good("train ar --config tiny-ar --tokenizer " + smollm2 +
+                " --data stories:4000 --batch 2 --block 32 --steps 6 --warmup 2 --out scratch; mkdir " + name);
+    auto const scratch = calm::read_model_description(folder.path("scratch"));
+    auto tensors = calm::tensors_of(scratch);
+    auto const rows = scratch.vocabulary();
+    for (auto& one : tensors)
+        if (one.shape.front() == rows) {
+            one.bytes = one.bytes.first(one.bytes.size() / static_cast<std::size_t>(rows) *
+                                        static_cast<std::size_t>(--one.shape.front()));
+        }
+    calm::write_safetensors(folder.path(name + "/model.safetensors"), tensors, {{"format", "pt"}},
+                            calm::stored_type::bf16);
+    auto config = calm::test::configuration_in(folder.path("scratch"));
+    for (auto const* const key : {"calm", "pad_token_id"}) config.erase(key);
+    config["vocab_size"] = rows - 1;
+    config["torch_dtype"] = "bfloat16";
+    config["bos_token_id"] = rows - 4;
+    config["eos_token_id"] = {rows - 3, rows - 2};
+    static_cast<void>(folder.with(name + "/config.json", config.dump()));
+    static_cast<void>(folder.with(name + "/tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"));
+    std::filesystem::copy(smollm2, folder.path(name + "/tokenizer.json"));
+    return name;
 }
 
 }  // namespace
@@ -358,6 +393,81 @@ BOOST_AUTO_TEST_CASE(scores_are_compared_with_an_autoregressive_run) {
     BOOST_TEST(has(shop().refused(training + "--steps 1 --beside none --out no"),
                    "--beside: expected the directory of a run, none has no metrics.jsonl"));
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
+}
+
+// Weights, sizes, tokenizer and the ids that end a text come from the directory.
+BOOST_AUTO_TEST_CASE(a_published_model_is_trained_further) {
+    auto const init = published();
+    auto const& folder = shop().folder();
+    shop().good("for i in $(seq 1 40); do echo \"{\\\"text\\\": \\\"$i apples and $i pears are fruit.\\\"}\"; done "
+                ">fruit.jsonl");
+    std::string const train = "train ar --init " + init + " --data fruit.jsonl --holdout 4:3 --batch 2 --block 32 ";
+
+    // At a rate of almost 0 the weights stay those of the directory.
+    BOOST_TEST(has(shop().good(train + "--rate 1e-30 --steps 1 --out same").err, "tiny-ar: "));
+    shop().good("convert " + init + " --out wide --dtype f32");
+    calm::test::check_same(*calm::read_model_description(folder.path("same")).weights,
+                           *calm::read_model_description(folder.path("wide")).weights);
+
+    BOOST_TEST(has(shop().good(train + "--steps 2 --out further").err, "vocabulary 744"));
+    auto const config = calm::test::configuration_in(folder.path("further"));
+    BOOST_TEST(config["vocab_size"] == 744);
+    BOOST_TEST(config["eos_token_id"] == nlohmann::json({740, 742, 743}));
+    BOOST_TEST(config["pad_token_id"].is_null());
+    BOOST_TEST(config["calm"]["data"]["mode"] == "published");  // its BOS is its EOS
+    BOOST_TEST(config["calm"]["tokenizer"]["bos_first"] == false);
+    BOOST_TEST(shop().content("further/tokenizer.json") == shop().content(init + "/tokenizer.json"));
+    BOOST_TEST(shop().content("further/tokenizer_config.json") == shop().content(init + "/tokenizer_config.json"));
+
+    BOOST_TEST(has(shop().good(train + "--steps 30 --out further").err, "resumes after step 2"));
+    for (auto const* const model : {"published", "further"})
+        shop().good(std::string("generate ") + model + " --prompt One --max-tokens 4");
+    auto const loss = [&](std::string const& model) {
+        auto const told =
+            shop().good("evaluate " + model + " --data fruit.jsonl --holdout 4:3 --mode published --block 32");
+        return nlohmann::json::parse(told.out)["perplexity"].get<double>();
+    };
+    BOOST_TEST(loss("further") < loss("published"));
+
+    // A model that was trained from it is one to start from, too, and so is one that was trained here.
+    shop().good("train ar --init further --tokenizer " + smollm2 +
+                " --data fruit.jsonl --block 32 --steps 1 --out again");
+    shop().good("train ar --init ar --data stories:4000 --block 32 --steps 1 --out here");
+    BOOST_TEST(shop().content("here/tokenizer.model") == shop().content("ar/tokenizer.model"));
+    auto const plan = shop().good(train + "--dry-run --out planned").out;
+    BOOST_TEST(has(plan, "tiny-ar"), plan);
+}
+
+BOOST_AUTO_TEST_CASE(a_model_to_start_from_must_fit) {
+    auto const init = published();
+    auto const& folder = shop().folder();
+    std::string const train = "train ar --data stories:4000 --block 32 --steps 1 --out no --init ";
+    auto const is_refused = [&](std::string const& line, int status, std::string const& says) {
+        auto const said = shop().refused(line, status);
+        BOOST_TEST(has(said, says), line << ": " << said);
+    };
+    is_refused(train + init + " --set hidden_size=64", 2, "--set: the model of --init has its own sizes; leave --set");
+    is_refused(train + init + " --config tiny-ar --set hidden_size=64", 3,
+               "does not match the configuration tiny-ar:hidden_size=64: hidden_size: expected 64, found 128. Leave "
+               "--config and --set out");
+    is_refused(train + init + " --tokenizer tokenizer.model", 6, "--init: expected a model of the tokenizer with");
+    is_refused(train + "ar --tokenizer " + smollm2, 6, "leave --tokenizer out to train with the model's own");
+    is_refused("train autoencoder --data stories:4000 --steps 1 --out no --init " + init, 3,
+               "--init: expected an autoencoder, found an autoregressive model: use train ar");
+    is_refused("train ar --data stories:4000 --out no", 2, "--config is needed without --init");
+    is_refused("train ar --data stories:4000 --config tiny-ar --out no", 2, "--tokenizer is needed without --init");
+    shop().good("cp -r " + init + " bare; rm bare/tokenizer.json");
+    is_refused(train + "bare", 6, "put tokenizer.json, or tiktoken's file as tokenizer.model, into bare");
+    for (auto const& [key, value] :
+         {std::pair("attention_bias", nlohmann::json(true)),
+          std::pair("rope_scaling", nlohmann::json{{"rope_type", "yarn"}, {"factor", 4.0}})}) {
+        auto config = calm::test::configuration_in(folder.path(init));
+        config[key] = value;
+        shop().good("rm -rf other; cp -r " + init + " other");
+        static_cast<void>(folder.with("other/config.json", config.dump()));
+        is_refused(train + "other", 5, std::string("key '") + key);
+    }
+    BOOST_TEST(!std::filesystem::exists(folder.path("no")));
 }
 
 BOOST_AUTO_TEST_CASE(options_of_another_kind_of_model_are_refused) {

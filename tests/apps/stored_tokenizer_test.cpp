@@ -126,6 +126,37 @@ BOOST_AUTO_TEST_CASE(a_published_language_model_follows_its_own_rules) {
                    "expected a vocabulary of 5000 tokens or a few less, found 259"));
 }
 
+// As training from a published model writes it: the table decides about PAD and spare ids, config.json about BOS.
+BOOST_AUTO_TEST_CASE(a_model_trained_from_a_published_one_keeps_its_tokenizer) {
+    calm::test::temporary_folder const folder;
+    auto const is_kept = [&](calm::tokenizer const& file, calm::token_id rows, bool bos_first) {
+        auto const words = file.published(rows, bos_first);
+        auto model = model_in(folder, words);
+        model.description.kind = calm::model_kind::autoregressive;
+        model.description.calm->tokenizer->bos_first = bos_first;
+        BOOST_TEST(calm::has_published_tokenizer(model));
+        auto const read = calm::load_tokenizer(model);
+        BOOST_TEST(read.fingerprint() == words.fingerprint());
+        BOOST_TEST((read.specials() == words.specials()));
+        BOOST_TEST(read.vocabulary_size() == rows);
+        model.description.calm->tokenizer->fingerprint = file.fingerprint() + "0";
+        BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }),
+                       "expected the tokenizer with fingerprint"));
+    };
+    auto file = calm::test::json_of(some_tokens());
+    file.added_tokens = "[" + calm::test::json_added(257, "<|endoftext|>") + "]";
+    (void)folder.with("tokenizer.json", file.text());
+    for (calm::token_id const rows : {258, 259, 300})
+        is_kept(calm::parse_tokenizer(file.text(), ""), rows, rows == 300);
+
+    auto const lines = std::string(CALM_FIXTURES_DIR "/tokenizers/tiktoken.model");
+    (void)folder.with("tokenizer.model", calm::apps::bytes_of_file(lines));
+    for (auto const* const pattern : {"llama3", "gpt2", "cl100k"}) {
+        auto const words = calm::load_tokenizer(lines, pattern);
+        is_kept(words, words.vocabulary_size() - 1, false);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(another_tokenizer_is_refused) {
     calm::test::temporary_folder const folder;
     auto file = calm::test::json_of(some_tokens());

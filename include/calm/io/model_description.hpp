@@ -89,6 +89,8 @@ struct tokenizer_description {
     std::string pattern;                   // of a piece (pretokenizer.hpp); empty for symbols
     std::string fingerprint;               // tokenizer::fingerprint, hexadecimal
     json_extras extras;                    // of this object
+    // Only for a vocabulary that tokenizer::published fits to its model: whether prompts begin with BOS.
+    std::optional<bool> bos_first = std::nullopt;
     // Unknown keys are allowed.
     static constexpr bool describes_numbers = false;
 
@@ -97,6 +99,7 @@ struct tokenizer_description {
         key("file", self.file, true);
         key("pattern", self.pattern);
         key("fingerprint", self.fingerprint, true);
+        key("bos_first", self.bos_first);
     }
 };
 

@@ -26,19 +26,40 @@ inline bool describes_tokenizer(stored_model const& model) {
     return model.description.calm && model.description.calm->tokenizer;
 }
 
+// Whether a model follows the rules of a published autoregressive model, which fit the vocabulary to its table
+// (tokenizer::published): a published directory, or a model that was trained from one.
+inline bool has_published_tokenizer(stored_model const& model) {
+    if (model.description.kind != model_kind::autoregressive) return false;
+    return !describes_tokenizer(model) || model.description.calm->tokenizer->bos_first.has_value();
+}
+
 namespace detail {
+
+// The vocabulary fitted to the table of a published model; errors name its file.
+inline tokenizer fitted_tokenizer(tokenizer const& file, index_t rows, std::optional<bool> bos_first,
+                                  std::string const& path) {
+    try {
+        return file.published(static_cast<token_id>(rows), bos_first);
+    } catch (error const& wrong) {
+        throw error(wrong.code(), path, "", wrong.reason());
+    }
+}
 
 // The tokenizer that config.json describes, if the file is its own: lines of a published vocabulary do not tell their
 // pattern, so the fingerprint decides.
-inline tokenizer described_tokenizer(std::string const& path, tokenizer_description const& d) {
+inline tokenizer described_tokenizer(std::string const& path, tokenizer_description const& d, index_t rows) {
+    auto const fitted = [&](tokenizer const& of_file) {
+        return d.bos_first ? fitted_tokenizer(of_file, rows, d.bos_first, path) : of_file;
+    };
     auto const file = mapped_file::open(path);
-    if (is_json_object(file.text())) return parse_tokenizer(file.text(), path);
+    if (is_json_object(file.text())) return fitted(parse_tokenizer(file.text(), path));
     auto plain = tokenizer::parse_lines(file.text(), path);
     if (plain.fingerprint() == d.fingerprint) return plain;
     for (auto const& family : rank_families) {
         if (family.pattern != d.pattern) continue;
-        auto named = tokenizer::parse_lines(file.text(), path, family.name);
-        if (named.fingerprint() == d.fingerprint) return named;
+        auto const named = tokenizer::parse_lines(file.text(), path, family.name);
+        if (d.bos_first && !named.fits(static_cast<token_id>(rows))) continue;
+        if (auto one = fitted(named); one.fingerprint() == d.fingerprint) return one;
     }
     return plain;
 }
@@ -56,8 +77,9 @@ inline tokenizer load_tokenizer(stored_model const& model) {
                     "expected the model's tokenizer, found none: put " +
                         (described ? "that file back"
                                    : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto words = described && model.pattern.empty() ? detail::described_tokenizer(path, *d.calm->tokenizer)
-                                                    : load_tokenizer(path, model.pattern);
+    auto words = described && model.pattern.empty()
+                     ? detail::described_tokenizer(path, *d.calm->tokenizer, d.vocab_size)
+                     : load_tokenizer(path, model.pattern);
     if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
@@ -68,11 +90,7 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     if (!described && d.kind == model_kind::autoregressive) {
         auto const settings = model.path("tokenizer_config.json");
         auto const bos_first = is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
-        try {
-            return words.published(static_cast<token_id>(d.vocab_size), bos_first);
-        } catch (error const& wrong) {
-            throw error(wrong.code(), path, "", wrong.reason());
-        }
+        return detail::fitted_tokenizer(words, d.vocab_size, bos_first, path);
     }
     require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
             " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");

@@ -81,20 +81,24 @@ public:
     // From a vocabulary that was read.
     explicit tokenizer(vocabulary v) : v_(std::move(v)), lacks_bytes_(detail::missing_byte(v_.tokens) >= 0) {}
 
+    // Whether published() fits the vocabulary to a table of so many rows.
+    [[nodiscard]] bool fits(token_id rows) const {
+        token_id const least = lacks_pad_in(rows) ? rows : v_.tokens.size();
+        constexpr token_id most_spare = 1024;  // tables are rounded up to a multiple of up to this
+        return least <= rows && rows - least < most_spare;
+    }
     // For a model that another program trained, with `rows` rows in its embedding table: its prompts begin with BOS if
     // `bos_first`, by default as the file says. Rows above the tokens are ids without text. Without a row for the PAD
     // that the file lacks there is none, pad() == -1. Throws errc::tokenizer for another number of tokens.
     [[nodiscard]] tokenizer published(token_id rows, std::optional<bool> bos_first) const {
+        require(fits(rows), errc::tokenizer, "expected a vocabulary of ", rows, " tokens or a few less, found ",
+                v_.tokens.size(), "; the file belongs to another model");
         vocabulary v = v_;
         v.specials.bos_first = bos_first.value_or(v_.bos_first);
-        if (v.added_pad && v.tokens.size() == rows + 1) {
+        if (lacks_pad_in(rows)) {
             v.tokens.remove_last();
             v.specials.pad = -1;
         }
-        constexpr token_id most_spare = 1024;  // tables are rounded up to a multiple of up to this
-        require(v.tokens.size() <= rows && rows - v.tokens.size() < most_spare, errc::tokenizer,
-                "expected a vocabulary of ", rows, " tokens or a few less, found ", v.tokens.size(),
-                "; the file belongs to another model");
         while (v.tokens.size() < rows) v.tokens.add_special();
         return tokenizer(std::move(v));
     }
@@ -223,6 +227,8 @@ public:
 
 private:
     friend class token_stream;
+
+    [[nodiscard]] bool lacks_pad_in(token_id rows) const { return v_.added_pad && v_.tokens.size() == rows + 1; }
 
     // State shared by the pieces of a text.
     struct piece_work {

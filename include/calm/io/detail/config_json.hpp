@@ -245,6 +245,7 @@ private:
                                   : "a number from " + text(range.least) + " to " + text(range.most);
     }
     static std::string expected(bool, std::string_view) { return "true or false"; }
+    static std::string expected(std::optional<bool> const&, std::string_view) { return "true or false"; }
     static std::string expected(std::vector<std::int64_t> const&, std::string_view key) {
         return "a token id" + text(range_of(key)) + ", a list of them, or null";
     }
@@ -280,6 +281,12 @@ private:
         return !from.get(to) && holds(key, to);
     }
     static bool read(simdjson::dom::element from, bool& to, std::string_view) { return !from.get(to); }
+    static bool read(simdjson::dom::element from, std::optional<bool>& to, std::string_view) {
+        bool value = false;
+        if (from.get(value)) return false;
+        to = value;
+        return true;
+    }
     static bool read(simdjson::dom::element from, std::string& to, std::string_view) {
         std::string_view value;
         if (from.get(value)) return false;
@@ -348,6 +355,9 @@ public:
     }
     void operator()(std::string_view key, std::optional<std::int64_t> const& value, bool = false) {
         json_[std::string(key)] = value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+    }
+    void operator()(std::string_view key, std::optional<bool> const& value, bool = false) {
+        if (value) json_[std::string(key)] = *value;
     }
     template <class T> void only(std::string_view key, T value, bool = false) { json_[std::string(key)] = value; }
     template <class T> void only_if_there(std::string_view, T, bool = false) {}  // the value read is among the extras
