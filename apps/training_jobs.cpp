@@ -21,6 +21,7 @@
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/seen_text.hpp"
 #include "run/training_run.hpp"
 #include "stored_work.hpp"
 #include "text/prompt.hpp"
@@ -290,7 +291,7 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     require_match(sizes.autoencoder, V, stored);
     auto const make = [&] { return work.make_calm(training_place_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
-    log_another_holdout(stored, o.data);
+    if (!o.data.holdout.empty()) log_seen_text(stored, o.data);  // without it, no file is scored
     auto const data_seed = data_seed_of(o.data, &stored);
     auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
     index_t const block = recipe.block_tokens;
