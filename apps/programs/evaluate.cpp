@@ -41,7 +41,7 @@ int evaluate(evaluate_options options) {
 int evaluate_main(int argc, char const* const* argv) {
     return run_program("evaluate", [&] {
         return run_on_ranks("evaluate", [&] {
-            auto const options = read_on_all_ranks([&] { return read_evaluate(argc, argv); });
+            auto const options = read_on_all_ranks([&] { return read_options<evaluate_options>(argc, argv); });
             return options ? evaluate(*options) : 0;
         });
     });

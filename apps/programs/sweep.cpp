@@ -409,7 +409,7 @@ std::string means_of_seeds(std::vector<row> const& rows) {
 int sweep_main(int argc, char const* const* argv) {
     return run_program("sweep", [&] {
         refuse_ranks();
-        auto const options = read_sweep(argc, argv);
+        auto const options = read_options<sweep_options>(argc, argv);
         if (!options) return 0;
         // Fails before anything is written or trained. With auto, each configuration reports its device when its turn
         // comes.
