@@ -122,8 +122,8 @@ template <class Backend> bool screens_argmax(context<Backend> const& ctx, index_
 // tokens (R) = argmax of x E^T for a device. The lowest index wins ties.
 template <device_memory Backend, class W, index_t D>
 void run_screened_argmax(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
-                     matrix_view<float const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
-                     index_t rows_at_once) {
+                         matrix_view<float const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
+                         index_t rows_at_once) {
     static_assert(D % 8 == 0, "calm::argmax_token: expected rows of whole 16-byte groups in bf16");
     index_t const R = x.extent(0), V = table.extent(0);
     arena_scope const scope(ctx.workspace);
