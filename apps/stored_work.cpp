@@ -11,10 +11,11 @@
 #include "calm/runs/detail/loaded_model.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bigram.hpp"
+#include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "run/evaluation_progress.hpp"
 #include "run/ranks.hpp"
-#include "run/training_run.hpp"
+#include "run/seen_text.hpp"
 #include "text/batch.hpp"
 #include "text/prompt.hpp"
 #include "text/shared_writing.hpp"
@@ -75,7 +76,7 @@ evaluation evaluate_stored(loading const& from, evaluate_options const& o, store
     bool const is_autoencoder = d.kind == model_kind::autoencoder;
     index_t const K = tokens_per_position(stored);
     auto const tokenizer = load_tokenizer(stored);
-    log_another_holdout(stored, o.data);
+    log_seen_text(stored, o.data);
     auto const data_seed = data_seed_of(o.data, &stored);
     any_evaluation_settings const settings{.block_tokens = evaluation_block(o, d, K),
                                            .samples = o.samples,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
+#include "run/seen_text.hpp"
 #include "run/training_run.hpp"
 #include "stored_work.hpp"
 #include "text/prompt.hpp"
@@ -177,6 +179,53 @@ void learn(training_run& run, training_recipe const& recipe, text_blocks const& 
     if (run.logs_end()) log_final(run.report(), model.measure(final_tokens(o, K)), run.steps(), run.seconds(), levels);
 }
 
+// What a run gives to its model, whatever its kind.
+struct run_material {
+    training_run& run;
+    std::string const& configuration;
+    train_options const& options;
+    calm::tokenizer const& tokenizer;
+    corpus const& text;
+    text_blocks& blocks;
+    calm_description const& ours;
+    bool on_device;
+    bool holds_out;
+    std::optional<stored_model> const& init;    // the model that --init names
+    stored_model const* autoencoder = nullptr;  // of a CALM
+};
+// A model whose weights are drawn or loaded.
+template <class Model> struct begun_model {
+    std::optional<stored_model> start;  // the model that they were loaded from, if any
+    std::unique_ptr<Model> model;
+    std::unique_ptr<device_transport> devices;
+};
+// Begins or resumes a run of a model that `make` makes, and reports the model. Nothing if the run is finished.
+template <class Sizes, class Recipe, class Make>
+auto begin_model(run_material const& from, std::string const& kind, Sizes const& sizes, Recipe& recipe,
+                 Make const& make) {
+    using model_type = typename std::invoke_result_t<Make>::element_type;
+    using result = std::optional<begun_model<model_type>>;
+    auto& run = from.run;
+    auto const& o = from.options;
+    auto start = starting_model(run, from.init);
+    auto const fits = [&] {
+        if (start) require_match(sizes, from.tokenizer.vocabulary_size(), *start);
+    };
+    auto const settings = settings_of(kind, from.ours, o, from.text, from.autoencoder, record_of(recipe, o.seed));
+    if (!run.begin(settings, recipe, from.holds_out, fits)) return result();
+    auto model = make();
+    auto devices = model->devices(ranks());
+    if constexpr (std::is_same_v<model_type, calm_in_training>)
+        model->begin(start, !run.from() || run.changed("autoencoder") ? from.autoencoder : nullptr);
+    else
+        model->begin(start);
+    run.seek(from.blocks);
+    recipe.machine_peak = model->machine_peak();
+    report_model(run.report(), from.configuration, model->parameters(), from.text, from.tokenizer,
+                 place_text(*model, from.on_device, o.in_bf16));
+    return result({std::move(start), std::move(model), std::move(devices)});
+}
+
 void save_with_counts(language_model_in_training& model, std::string const& directory,
                       model_description const& description, model_files const& files, bigram_table const& counts) {
     model.save(directory, description, files);
@@ -212,20 +261,11 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
     auto const text = run.text(tokenizer, data_seed);
     text_blocks blocks(text, K, K, o.seed, mode);
     auto const ours = description_of(one.name, o, data_seed, K, mode, tokenizer);
-    auto const start = starting_model(run, init);
-    auto const fits = [&] {
-        if (start) require_match(sizes, V, *start);
-    };
-    if (!run.begin(settings_of("autoencoder", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe,
-                   !unseen.empty(), fits))
-        return 0;
-    auto const model = make();
-    auto const devices = model->devices(ranks());
-    model->begin(start);
-    run.seek(blocks);
-    recipe.machine_peak = model->machine_peak();
-    report_model(run.report(), one.name, model->parameters(), text, tokenizer,
-                 place_text(*model, work.on_device, o.in_bf16));
+    auto const begun =
+        begin_model({run, one.name, o, tokenizer, text, blocks, ours, work.on_device, !unseen.empty(), init},
+                    "autoencoder", sizes, recipe, make);
+    if (!begun) return 0;
+    auto const& model = begun->model;
 
     auto description = model->describe(recipe.objective, ours);
     set_special_ids(description, tokenizer.specials());
@@ -264,7 +304,7 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     if (init) require_tokenizer_of(*init, tokenizer, "choose one with the tokenizer of --autoencoder");
     auto const make = [&] { return work.make_calm(training_place_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
-    log_another_holdout(stored, o.data);
+    if (!o.data.holdout.empty()) log_seen_text(stored, o.data);  // without it, no file is scored
     auto const data_seed = data_seed_of(o.data, &stored);
     auto const mode = packing_for(packed_for::language_model, o.data, tokenizer, &stored);
     index_t const block = recipe.block_tokens;
@@ -284,26 +324,17 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     if (stored.description.calm) ours.posterior_std = stored.description.calm->posterior_std;
     model_files const files{{tokenizer.file_name(), bytes_of_file(tokenizer_file_of(stored))}};
     auto const levels = levels_of(one, o, ours, V);
-    auto const start = starting_model(run, init);
-    auto const fits = [&] {
-        if (start) require_match(sizes, V, *start);
-    };
-    if (!run.begin(settings_of("calm", ours, o, text, &stored, record_of(recipe, o.seed)), recipe, !unseen.empty(),
-                   fits))
-        return 0;
-    auto const model = make();
-    auto const devices = model->devices(ranks());
-    model->begin(start, !run.from() || run.changed("autoencoder") ? &stored : nullptr);
-    run.seek(blocks);
-    recipe.machine_peak = model->machine_peak();
-    report_model(run.report(), one.name, model->parameters(), text, tokenizer,
-                 place_text(*model, work.on_device, o.in_bf16));
+    auto const begun =
+        begin_model({run, one.name, o, tokenizer, text, blocks, ours, work.on_device, !unseen.empty(), init, &stored},
+                    "calm", sizes, recipe, make);
+    if (!begun) return 0;
+    auto const& model = begun->model;
     if (!run.from() && !unseen.empty())
         log_autoencoder(run.report(), model->score_frozen(spread_blocks(unseen, block, interval_tokens(o, K)),
                                                           tokenizer.specials().pad, o.seed, ranks()));
 
     auto description = model->describe(recipe.objective, autoencoder_objective_of(stored.description), ours);
-    description.max_position_embeddings = positions_of(block / K, start);
+    description.max_position_embeddings = positions_of(block / K, begun->start);
     set_special_ids(description, tokenizer.specials());
     learn(run, recipe, blocks, levels, o, K,
           {.write = [&](std::string const& to) { save_with_counts(*model, to, description, files, counts); },
@@ -349,23 +380,15 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto ours = description_of(one.name, o, data_seed, block, mode, tokenizer);
     ours.tokenizer->bos_first = chosen.bos_first;
     auto const levels = levels_of(one, o, ours, V);
-    auto const start = starting_model(run, init);
-    auto const fits = [&] {
-        if (start) require_match(sizes, V, *start);
-    };
-    if (!run.begin(settings_of("ar", ours, o, text, nullptr, record_of(recipe, o.seed)), recipe, !unseen.empty(), fits))
-        return 0;
-    auto const model = make();
-    auto const devices = model->devices(ranks());
-    model->begin(start);
-    run.seek(blocks);
-    recipe.machine_peak = model->machine_peak();
-    report_model(run.report(), one.name, model->parameters(), text, tokenizer,
-                 place_text(*model, work.on_device, o.in_bf16));
+    auto const begun =
+        begin_model({run, one.name, o, tokenizer, text, blocks, ours, work.on_device, !unseen.empty(), init}, "ar",
+                    sizes, recipe, make);
+    if (!begun) return 0;
+    auto const& model = begun->model;
     log_patch_level(run.report(), recipe.level);
 
     auto description = model->describe(ours);
-    description.max_position_embeddings = positions_of(block, start);
+    description.max_position_embeddings = positions_of(block, begun->start);
     set_special_ids(description, tokenizer.specials());
     if (init) add_ends(description, *init);
     auto const bytes = bytes_of_tokens(tokenizer);

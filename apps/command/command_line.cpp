@@ -1115,32 +1115,15 @@ std::optional<train_command> read_train(int argc, char const* const* argv) {
                 lines_of(usage_of_train()));
 }
 
-std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv) {
-    return read_command<evaluate_options>(argc - 1, argv + 1);
+template <class Options> std::optional<Options> read_options(int argc, char const* const* argv) {
+    return read_command<Options>(argc - 1, argv + 1);
 }
-
-std::optional<sweep_options> read_sweep(int argc, char const* const* argv) {
-    return read_command<sweep_options>(argc - 1, argv + 1);
-}
-
-std::optional<convert_options> read_convert(int argc, char const* const* argv) {
-    return read_command<convert_options>(argc - 1, argv + 1);
-}
-
-std::optional<inspect_options> read_inspect(int argc, char const* const* argv) {
-    return read_command<inspect_options>(argc - 1, argv + 1);
-}
-
-std::optional<tokenize_options> read_tokenize(int argc, char const* const* argv) {
-    return read_command<tokenize_options>(argc - 1, argv + 1);
-}
-
-std::optional<plot_options> read_plot(int argc, char const* const* argv) {
-    return read_command<plot_options>(argc - 1, argv + 1);
-}
-
-std::optional<generate_options> read_generate(int argc, char const* const* argv) {
-    return read_command<generate_options>(argc - 1, argv + 1);
-}
+template std::optional<evaluate_options> read_options(int, char const* const*);
+template std::optional<sweep_options> read_options(int, char const* const*);
+template std::optional<plot_options> read_options(int, char const* const*);
+template std::optional<generate_options> read_options(int, char const* const*);
+template std::optional<convert_options> read_options(int, char const* const*);
+template std::optional<inspect_options> read_options(int, char const* const*);
+template std::optional<tokenize_options> read_options(int, char const* const*);
 
 }  // namespace calm::apps

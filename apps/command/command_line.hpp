@@ -19,13 +19,8 @@ using train_command =
     std::variant<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 
 std::optional<train_command> read_train(int argc, char const* const* argv);
-std::optional<evaluate_options> read_evaluate(int argc, char const* const* argv);
-std::optional<sweep_options> read_sweep(int argc, char const* const* argv);
-std::optional<plot_options> read_plot(int argc, char const* const* argv);
-std::optional<generate_options> read_generate(int argc, char const* const* argv);
-std::optional<convert_options> read_convert(int argc, char const* const* argv);
-std::optional<inspect_options> read_inspect(int argc, char const* const* argv);
-std::optional<tokenize_options> read_tokenize(int argc, char const* const* argv);
+// For the options of any other program.
+template <class Options> std::optional<Options> read_options(int argc, char const* const* argv);
 
 // Table names in a file of options: tokenizer, autoencoder, calm, ar, evaluate and so on.
 std::vector<std::string> names_of_all_commands();

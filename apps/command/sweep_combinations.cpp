@@ -88,7 +88,8 @@ std::vector<sweep_options> combinations_of_sweep(int argc, char const* const* ar
         }
         std::vector<char const*> pointers;
         for (auto const& word : words) pointers.push_back(word.c_str());
-        auto one = lists.empty() ? all : *read_sweep(static_cast<int>(pointers.size()), pointers.data());
+        auto one =
+            lists.empty() ? all : *read_options<sweep_options>(static_cast<int>(pointers.size()), pointers.data());
         for (auto const& size : sizes)
             for (auto& name : one.configurations) name = name_with_sizes(name, size);
         one.varied = std::move(varied);

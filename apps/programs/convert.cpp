@@ -13,7 +13,7 @@ namespace calm::apps {
 
 int convert_main(int argc, char const* const* argv) {
     return run_program("convert", [&] {
-        auto const options = read_convert(argc, argv);
+        auto const options = read_options<convert_options>(argc, argv);
         if (!options) return 0;
         calm::conversion conversion{.as = {}, .shard_bytes = options->shard_bytes};
         if (!options->dtype.empty()) conversion.as = calm::float_type_named(options->dtype);

@@ -8,7 +8,6 @@
 #include "registry.hpp"
 #include "run/rank_agreement.hpp"
 #include "run/ranks.hpp"
-#include "run/seen_text.hpp"
 #include "stored_work.hpp"
 #include "text/text_output.hpp"
 
@@ -27,10 +26,6 @@ int evaluate(evaluate_options options) {
         auto model = read_model_on_all_ranks(directory);
         // Of several models only some may need it.
         if (!several || !describes_tokenizer(model)) model.pattern = options.pattern;
-        // Documents that --holdout selects are compared in evaluate_stored().
-        if (auto const warning = seen_text_sentence(model, options.data);
-            options.data.holdout.empty() && !warning.empty())
-            log_line(warning);
         auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
         all.push_back({model, evaluate_stored(work, one, model)});
         if (several) log_line("== " + directory);
@@ -46,7 +41,7 @@ int evaluate(evaluate_options options) {
 int evaluate_main(int argc, char const* const* argv) {
     return run_program("evaluate", [&] {
         return run_on_ranks("evaluate", [&] {
-            auto const options = read_on_all_ranks([&] { return read_evaluate(argc, argv); });
+            auto const options = read_on_all_ranks([&] { return read_options<evaluate_options>(argc, argv); });
             return options ? evaluate(*options) : 0;
         });
     });

@@ -13,7 +13,7 @@ namespace calm::apps {
 int generate_main(int argc, char const* const* argv) {
     return run_program("generate", [&] {
         return run_on_ranks("generate", [&] {
-            auto options = read_on_all_ranks([&] { return read_generate(argc, argv); });
+            auto options = read_on_all_ranks([&] { return read_options<generate_options>(argc, argv); });
             if (!options) return 0;
             set_threads_and_timeout(*options);
             auto model = read_model_on_all_ranks(options->model);

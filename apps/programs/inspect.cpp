@@ -11,7 +11,7 @@ namespace calm::apps {
 
 int inspect_main(int argc, char const* const* argv) {
     return run_program("inspect", [&] {
-        auto const options = read_inspect(argc, argv);
+        auto const options = read_options<inspect_options>(argc, argv);
         if (!options) return 0;
         auto model = opened_model(options->model);
         model.pattern = options->pattern;

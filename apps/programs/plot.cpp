@@ -12,7 +12,7 @@ namespace calm::apps {
 
 int plot_main(int argc, char const* const* argv) {
     return run_program("plot", [&] {
-        auto const options = read_plot(argc, argv);
+        auto const options = read_options<plot_options>(argc, argv);
         if (!options) return 0;
         int status = 0;
         for (auto const& run : options->runs) {

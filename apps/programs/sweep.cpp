@@ -41,14 +41,14 @@ struct row {
     std::string configuration;
     std::vector<std::pair<std::string, std::string>> varied;  // as sweep_options has it
     std::string head;                                         // softmax for an autoregressive model
-    index_t K, L;             // tokens per patch, latent size; 1 and 0 for an autoregressive model
-    double training_flops;    // per token, with Muon's
-    double muon_flops;        // per token, Muon's alone
-    double before;            // FLOPs of training the autoencoder
-    double generation_flops;  // per token, one draw, in the middle of a block
-    double seconds;           // of the language model's steps
-    index_t tokens;           // of training
-    double milliseconds;      // per patch of one text, one draw; depends on the machine's load
+    index_t K = 1, L = 0;         // tokens per patch, latent size; 1 and 0 for an autoregressive model
+    double training_flops = 0;    // per token, with Muon's
+    double muon_flops = 0;        // per token, Muon's alone
+    double before = 0;            // FLOPs of training the autoencoder
+    double generation_flops = 0;  // per token, one draw, in the middle of a block
+    double seconds = 0;           // of the language model's steps
+    index_t tokens = 0;           // of training
+    double milliseconds = 0;      // per patch of one text, one draw; depends on the machine's load
     calm::evaluation found;
 
     // "tiny, head-samples=2"; `seeded` with the seed too, if it varies.
@@ -141,6 +141,34 @@ calm::evaluation evaluated(sweep_options const& o, compiled_functions const& wor
     return evaluate_stored(work, e, model);
 }
 
+// Options of the training of a language model, whose stage has this name.
+train_options training_of_model(sweep_options const& o, std::string const& name, std::string const& folder,
+                                std::string const& stage) {
+    auto t = training_of(o, name);
+    t.out = stage_folder(o, folder, stage);
+    t.block = o.block.value_or(256);
+    t.rate = o.rate;
+    t.muon = o.muon;
+    t.minutes = o.minutes;
+    return t;
+}
+
+// What a training as `t` cost per token, and the time and scores of its model.
+row measured(sweep_options const& o, compiled_functions const& work, train_options const& t, training_cost const& cost,
+             double tokens_per_step) {
+    auto const model = calm::read_model_description(t.out);
+    row r;
+    r.configuration = t.configuration;
+    r.varied = o.varied;
+    r.training_flops = cost.whole_step() / tokens_per_step;
+    r.muon_flops = cost.muon / tokens_per_step;
+    r.before = cost.before;
+    r.seconds = state_of(t.out).seconds;
+    r.milliseconds = 1e3 * seconds_per_patch(work, o, model);
+    r.found = evaluated(o, work, model, *t.block);
+    return r;
+}
+
 // FLOPs per training step of an autoencoder.
 double step_of_autoencoder(entry const& one, compiled_functions const& work, index_t V) {
     auto const& c = one.calm().autoencoder;
@@ -179,30 +207,18 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     trained([&](train_options const& of) { return train_autoencoder(one, work, of); }, t);
     cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
 
-    t.autoencoder = t.out;
-    t.out = stage_folder(o, folder, "calm");
-    t.block = block;
-    t.rate = o.rate;
-    t.muon = o.muon;
-    t.head = o.head;
-    t.minutes = o.minutes;
-    t.steps = steps_of(o, one.name, static_cast<double>(step), cost);
-    trained([&](train_options const& of) { return train_calm(one, work, of); }, t);
-    auto const model = calm::read_model_description(t.out);
-    auto const state = state_of(t.out);
-    return {one.name,
-            o.varied,
-            std::string(c.head.name()),
-            K,
-            c.autoencoder.latent_size,
-            cost.whole_step() / static_cast<double>(step),
-            cost.muon / static_cast<double>(step),
-            cost.before,
-            calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K),
-            state.seconds,
-            state.step * step,
-            1e3 * seconds_per_patch(work, o, model),
-            evaluated(o, work, model, block)};
+    auto m = training_of_model(o, one.name, folder, "calm");
+    m.autoencoder = t.out;
+    m.head = o.head;
+    m.steps = steps_of(o, one.name, static_cast<double>(step), cost);
+    trained([&](train_options const& of) { return train_calm(one, work, of); }, m);
+    auto r = measured(o, work, m, cost, static_cast<double>(step));
+    r.head = c.head.name();
+    r.K = K;
+    r.L = c.autoencoder.latent_size;
+    r.generation_flops = calm::flops::generate(c, V, static_cast<double>(block / K) / 2, 1) / static_cast<double>(K);
+    r.tokens = state_of(m.out).step * step;
+    return r;
 }
 
 row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, std::string const& folder) {
@@ -216,29 +232,15 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     training_cost cost;
     cost.step = static_cast<double>(step) * calm::flops::train_autoregressive(c.llama, V, block);
     if (o.muon.value_or(one.defaults.autoregressive.optimizer.muon) > 0) cost.muon = work.muon_of_model();
-    auto t = training_of(o, one.name);
-    t.out = stage_folder(o, folder, "ar");
-    t.block = block;
-    t.rate = o.rate;
-    t.muon = o.muon;
-    t.minutes = o.minutes;
+    auto t = training_of_model(o, one.name, folder, "ar");
     t.steps = steps_of(o, one.name, mean_step, cost);
     trained([&](train_options const& of) { return train_autoregressive(one, work, of); }, t);
-    auto const model = calm::read_model_description(t.out);
+    auto r = measured(o, work, t, cost, mean_step);
     auto const state = state_of(t.out);
-    return {one.name,
-            o.varied,
-            level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax",
-            1,
-            0,
-            cost.whole_step() / mean_step,
-            cost.muon / mean_step,
-            0,
-            calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2),
-            state.seconds,
-            (state.step + state.first_phase_steps * (level.patch - 1)) * step,
-            1e3 * seconds_per_patch(work, o, model),
-            evaluated(o, work, model, block)};
+    r.head = level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax";
+    r.generation_flops = calm::flops::generate_autoregressive(c.llama, V, static_cast<double>(block) / 2);
+    r.tokens = (state.step + state.first_phase_steps * (level.patch - 1)) * step;
+    return r;
 }
 
 row trained_and_evaluated(sweep_options const& o, std::string const& name, index_t V) {
@@ -407,7 +409,7 @@ std::string means_of_seeds(std::vector<row> const& rows) {
 int sweep_main(int argc, char const* const* argv) {
     return run_program("sweep", [&] {
         refuse_ranks();
-        auto const options = read_sweep(argc, argv);
+        auto const options = read_options<sweep_options>(argc, argv);
         if (!options) return 0;
         // Fails before anything is written or trained. With auto, each configuration reports its device when its turn
         // comes.

@@ -69,7 +69,7 @@ std::string printed(calm::tokenizer const& tokenizer, std::string_view text, std
 
 int tokenize_main(int argc, char const* const* argv) {
     return run_program("tokenize", [&] {
-        auto const options = read_tokenize(argc, argv);
+        auto const options = read_options<tokenize_options>(argc, argv);
         if (!options) return 0;
         auto const tokenizer = tokenizer_at(options->tokenizer, options->pattern);
         text_output out;

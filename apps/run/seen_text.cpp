@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <unordered_set>
@@ -9,6 +10,7 @@
 
 #include "calm/base/quoted.hpp"
 #include "calm/text/documents.hpp"
+#include "program.hpp"
 
 namespace calm::apps {
 
@@ -53,19 +55,24 @@ std::string seen_text(data_description const& trained, data_options const& data)
     return seen == now.end() ? "" : std::filesystem::path(*seen).filename().string();
 }
 
-}  // namespace
-
-std::string seen_text_sentence(stored_model const& model, data_options const& data) {
-    if (!model.description.calm || !model.description.calm->data) return {};
-    auto const& trained = *model.description.calm->data;
-    auto const seen = seen_text(trained, data);
-    if (seen.empty()) return {};
-    auto const begin = model.directory + " was trained on " + seen;
+// The warning about `seen`, which `model` was trained on.
+std::string seen_text_sentence(std::string const& model, data_description const& trained, data_options const& data,
+                               std::string const& seen) {
+    auto const begin = model + " was trained on " + seen;
     if (trained.holdout.empty())
         return begin + ": the score is of text that the model has seen; give another text, or train with --holdout";
     return begin + " with --holdout " + trained.holdout + ": the score is of text that the model has seen; give " +
            (trained.holdout == data.holdout ? "the same files in the same order" : "--holdout " + trained.holdout) +
            ", or another text";
+}
+
+}  // namespace
+
+void log_seen_text(stored_model const& model, data_options const& data) {
+    if (!model.description.calm || !model.description.calm->data) return;
+    auto const& trained = *model.description.calm->data;
+    auto const seen = seen_text(trained, data);
+    if (!seen.empty()) log_line(seen_text_sentence(model.directory, trained, data, seen));
 }
 
 }  // namespace calm::apps

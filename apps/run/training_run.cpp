@@ -18,7 +18,6 @@
 #include "run/ranks.hpp"
 #include "run/run_plan.hpp"
 #include "run/run_record.hpp"
-#include "run/seen_text.hpp"
 #include "run/training_curve.hpp"
 
 namespace calm::apps {
@@ -503,15 +502,6 @@ void log_autoencoder(run_report& report, autoencoder_evaluation const& e) {
             formatted("the autoencoder restores %.2f %% of held-out tokens with its noise, which limits every "
                       "model on it: train it for longer, until 99.9 %%",
                       100 * e.token_accuracy_posterior));
-}
-
-std::string another_holdout_sentence(stored_model const& model, data_options const& data) {
-    return data.holdout.empty() ? "" : seen_text_sentence(model, data);
-}
-
-void log_another_holdout(stored_model const& model, data_options const& data) {
-    auto const hint = another_holdout_sentence(model, data);
-    if (!hint.empty()) log_line(hint);
 }
 
 void refuse_same_directory(train_options const& o) {

@@ -154,11 +154,6 @@ void log_final(run_report& report, evaluation const& e, index_t steps, double se
 // noise.
 void log_autoencoder(run_report& report, autoencoder_evaluation const& e);
 
-// A warning if a model held out other documents of the same sources, so that its training text may be scored; else "".
-// The second function prints it.
-std::string another_holdout_sentence(stored_model const& model, data_options const& data);
-void log_another_holdout(stored_model const& model, data_options const& data);
-
 // Reports the phases of patch-level training.
 void log_patch_level(run_report& report, patch_level const& level);
 

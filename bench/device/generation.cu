@@ -4,7 +4,7 @@
 //
 //     generation [profile] tiny|calm-m
 //
-// After the word `profile`, also times each kernel of a patch at T = 1.
+// After the word `profile`, also times each kernel of a patch.
 //
 // First compares tiny's output, token by token, with its output by the block kernels on the host.
 
@@ -69,7 +69,7 @@ void time_texts(device_context& ctx, Model& model, std::string const& name, inde
                      {"ms_by_kernels", by_kernels.median * 1e3},
                      {"tokens_per_s", static_cast<double>(texts * model.K) / seconds.median},
                      {"bytes", static_cast<double>(bytes_of_a_patch(model))}});
-    if (profile && draws == 1) print_profile(ctx, name, [&] { all.patch(); });
+    if (profile) print_profile(ctx, name, [&] { all.patch(); });
 }
 
 // At T = 1 and, with `at_half`, at T = 1/2.

@@ -1,9 +1,10 @@
-// Kernels other than products (attention, the energy score, norms and AdamW) at the shapes of calm-m. Each is compared
-// with the host at a small size before it is timed.
+// Kernels other than products (attention, the energy score, norms, AdamW and the argmax over a vocabulary) at the
+// shapes of calm-m. Each is compared before it is timed: with the host at a small size, the argmax with smaller calls.
 
 #include <array>
 
 #include "../configurations.hpp"
+#include "calm/loss/cross_entropy.hpp"
 #include "calm/loss/energy_score.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/norm.hpp"
@@ -209,6 +210,41 @@ void time_update(device_context& ctx) {
               {{"ms", seconds * 1e3}, {"gb_per_s", 36 * number(D * D) / seconds / 1e9}});
 }
 
+// ---- the argmax over a vocabulary: many rows are screened in bf16, few are not
+
+void time_argmax(device_context& ctx) {
+    constexpr index_t D = sized(512, 64), V = sized(128'257, 4'100), R = sized(4'096, 130), few = 128;
+    calm::arena_scope const scope(ctx.saved);
+    auto const rows_of_numbers = [&](index_t rows, std::uint64_t seed) {
+        auto const x = ctx.saved.take<float>(calm::extents<dyn, D>(rows));
+        fill_normal(ctx, x, calm::key{seed});
+        return x;
+    };
+    auto const x = rows_of_numbers(R, 1), table = rows_of_numbers(V, 2);
+    auto const take = [&] { return ctx.saved.take<calm::token_id>(calm::extents<dyn>(R)); };
+    auto const tokens = take(), want = take();
+    auto const together = [&] { argmax_token(ctx, tokens, x, table); };
+    auto const by_few = [&] {
+        for (index_t r = 0; r < R; r += few) {
+            index_t const n = std::min(few, R - r);
+            argmax_token(ctx, rows(want, r, n), rows(x, r, n), table);
+        }
+    };
+    together();
+    by_few();
+    auto const found = taken_back(ctx, tokens), expected = taken_back(ctx, want);
+    index_t differing = 0;
+    for (std::size_t r = 0; r < found.size(); ++r) differing += found[r] != expected[r] ? 1 : 0;
+    // Two logits within the rounding of fp32 may change places.
+    agree("argmax of many rows beside few, share of other tokens", number(differing) / number(R), 1e-3);
+    double const flops = 2 * number(R) * number(V) * number(D);
+    auto const print_time = [&](char const* name, double seconds) {
+        print_row(name, {{"ms", seconds * 1e3}, {"tflop_per_s", flops / seconds / 1e12}});
+    };
+    print_time("argmax of 4,096 rows over 128,257 tokens", time_of(ctx, together).median);
+    print_time("the same, 128 rows at a time", time_of(ctx, by_few).median);
+}
+
 }  // namespace
 
 int main() {
@@ -219,5 +255,6 @@ int main() {
         time_norm<calm::rms_norm_layer>(ctx, "RMSNorm, 8188 x 1024", sized(8188, 7));
         time_norm<calm::layer_norm_layer>(ctx, "LayerNorm, 65504 x 1024", sized(65504, 7));
         time_update(ctx);
+        time_argmax(ctx);
     });
 }

@@ -92,10 +92,10 @@ BOOST_AUTO_TEST_CASE(a_run_is_named_for_the_model_in_it) {
     auto const file = folder.with("words", "x");
     auto const a = std::get<train_autoencoder_command>(with({"autoencoder", "--tokenizer", file, "--init", run}));
     BOOST_TEST(a.init == autoencoder);
-    auto const joined = read(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")});
+    auto const joined = read(read_options<convert_options>, {model, "--autoencoder", run, "--out", folder.path("out")});
     BOOST_TEST(joined->autoencoder == autoencoder);
     std::filesystem::remove(autoencoder);  // as in the run of an autoregressive model
-    BOOST_TEST(has(refusal(read_convert, {model, "--autoencoder", run, "--out", folder.path("out")}),
+    BOOST_TEST(has(refusal(read_options<convert_options>, {model, "--autoencoder", run, "--out", folder.path("out")}),
                    "--autoencoder: there is no " + autoencoder));
 }
 
@@ -275,7 +275,8 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     BOOST_TEST(o.vocabulary == 300);
 
     auto const model = folder.path("");
-    auto const g = read(read_generate, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
+    auto const g =
+        read(read_options<generate_options>, {"--model", model, "--prompt=--a prompt--", "--temperature", "0.25"});
     BOOST_TEST(g->prompts == std::vector<std::string>{"--a prompt--"});
     BOOST_TEST(g->sampler.empty());  // the default for the model: adaptive for a CALM
     BOOST_TEST((sampler_of(g->sampler, g->temperature, g->pool).rule == sampling_rule::adaptive));
@@ -283,7 +284,7 @@ BOOST_AUTO_TEST_CASE(lists_of_texts_and_prompts) {
     BOOST_TEST(g->pool == 200);
     auto const prompts = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
-        return prompt_reader(*read(read_generate, words)).next(100);
+        return prompt_reader(*read(read_options<generate_options>, words)).next(100);
     };
     BOOST_TEST(prompts({}) == std::vector<std::string>{""});
     BOOST_TEST(prompts({"--prompt", ""}) == std::vector<std::string>{""});
@@ -319,20 +320,21 @@ BOOST_AUTO_TEST_CASE(every_sampler_takes_its_temperatures) {
     auto const model = calm_with(folder, "energy");
     auto const rule = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
-        return std::get<sampler>(generation_settings_of(*read(read_generate, words), false).sampler);
+        return std::get<sampler>(generation_settings_of(*read(read_options<generate_options>, words), false).sampler);
     };
     BOOST_CHECK(rule({}).rule == sampling_rule::adaptive);
     BOOST_TEST(rule({}).n == 2);
     BOOST_TEST(rule({}).max_draws == 200);
     BOOST_CHECK(rule({"--sampler", "batch", "--pool", "50"}).rule == sampling_rule::batch);
     BOOST_TEST(rule({"--sampler", "batch", "--pool", "50"}).max_draws == 50);
-    BOOST_TEST(has(refusal(read_generate, {"--model", model, "--samples", "50"}), "there is no option --samples"));
+    BOOST_TEST(has(refusal(read_options<generate_options>, {"--model", model, "--samples", "50"}),
+                   "there is no option --samples"));
     BOOST_CHECK(rule({"--sampler", "exact", "--temperature", "0.4"}).rule == sampling_rule::exact);
     BOOST_TEST(rule({"--sampler", "exact", "--temperature", "0.4"}).max_draws == 100'000);
     BOOST_TEST(rule({"--sampler", "noise", "--temperature", "0"}).noise_scale == 0.0);
     auto const refused = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
-        return refusal(read_generate, words);
+        return refusal(read_options<generate_options>, words);
     };
     BOOST_TEST(has(refused({"--temperature", "0.4"}), "take 1/2 (0.5) or 1/3 (0.333333), or another sampler: noise"));
     BOOST_TEST(has(refused({"--sampler", "batch", "--temperature", "0.7"}), "1/1 (1) or 1/2 (0.5)"));
@@ -347,7 +349,7 @@ BOOST_AUTO_TEST_CASE(options_of_a_model_that_is_refused_are_not_judged) {
     auto const is_judged = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"--model", model});
         try {
-            read(read_generate, words);
+            read(read_options<generate_options>, words);
             return false;
         } catch (error const&) {
             return true;
@@ -366,23 +368,26 @@ BOOST_AUTO_TEST_CASE(heads_sample_with_the_given_options) {
     temporary_folder const folder;
     auto const flow = calm_with(folder, "flow"), diffusion = calm_with(folder, "diffusion"),
                energy = calm_with(folder, "energy");
-    auto const g = read(read_generate, {"--model", flow, "--head-steps", "4", "--head-order", "1"});
+    auto const g = read(read_options<generate_options>, {"--model", flow, "--head-steps", "4", "--head-order", "1"});
     BOOST_REQUIRE(g.has_value());
     BOOST_TEST(g->head.at("steps").value() == 4);
     BOOST_TEST(g->head.at("order").value() == 1);
-    auto const e =
-        read(read_evaluate, {"--model", energy, "--model", flow, "--data", "stories:9", "--head-steps", "4"});
+    auto const e = read(read_options<evaluate_options>,
+                        {"--model", energy, "--model", flow, "--data", "stories:9", "--head-steps", "4"});
     BOOST_REQUIRE(e.has_value());
     BOOST_TEST(e->head.at("steps").value() == 4);
     BOOST_TEST(!e->head.at("order").has_value());
-    auto const published = read(read_generate, {"--model", diffusion, "--head-steps", "4", "--head-start", "999"});
+    auto const published =
+        read(read_options<generate_options>, {"--model", diffusion, "--head-steps", "4", "--head-start", "999"});
     BOOST_REQUIRE(published.has_value());
     BOOST_TEST(published->head.at("start").value() == 999);
     for (auto const& words : {std::vector<std::string>{"--model", energy, "--head-steps", "4"},
                               {"--model", diffusion, "--head-order", "1"},
                               {"--model", flow, "--head-start", "999"}})
-        BOOST_TEST(has(refusal(read_generate, words), words[2] + ": the model's head has no such option"));
-    BOOST_TEST(has(refusal(read_generate, {"--model", flow, "--head-order", "3"}), "a whole number from 1 to 2"));
+        BOOST_TEST(
+            has(refusal(read_options<generate_options>, words), words[2] + ": the model's head has no such option"));
+    BOOST_TEST(has(refusal(read_options<generate_options>, {"--model", flow, "--head-order", "3"}),
+                   "a whole number from 1 to 2"));
 }
 
 BOOST_AUTO_TEST_CASE(a_line_summarises_the_generated_text) {
@@ -459,19 +464,19 @@ BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
                            whole.word << ' ' << option.name);
             };
             if (whole.word == "evaluate")
-                refused(read_evaluate, words);
+                refused(read_options<evaluate_options>, words);
             else if (whole.word == "generate")
-                refused(read_generate, words);
+                refused(read_options<generate_options>, words);
             else if (whole.word == "sweep")
-                refused(read_sweep, words);
+                refused(read_options<sweep_options>, words);
             else if (whole.word == "convert")
-                refused(read_convert, words);
+                refused(read_options<convert_options>, words);
             else if (whole.word == "inspect")
-                refused(read_inspect, words);
+                refused(read_options<inspect_options>, words);
             else if (whole.word == "plot")
-                refused(read_plot, words);
+                refused(read_options<plot_options>, words);
             else if (whole.word == "tokenize")
-                refused(read_tokenize, words);
+                refused(read_options<tokenize_options>, words);
             else
                 refused(read_train, {whole.word, option.name, ""});
         }
@@ -482,13 +487,14 @@ BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
 BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
     BOOST_TEST(has(refusal(read_train, {"autoencodr"}), "did you mean autoencoder?"));
     BOOST_TEST(has(refusal(read_train, {}), "text, tokenizer, autoencoder, calm and ar"));
-    BOOST_TEST(has(refusal(read_evaluate, {"--model", "nowhere", "--data", "stories:9", "stray.txt", "--samples", "1"}),
+    BOOST_TEST(has(refusal(read_options<evaluate_options>,
+                           {"--model", "nowhere", "--data", "stories:9", "stray.txt", "--samples", "1"}),
                    "stray.txt"));
     temporary_folder const folder;
     std::vector<std::string> const start{"--model", calm_with(folder, "energy")};
     auto const refused = [&](std::vector<std::string> words) {
         words.insert(words.begin(), start.begin(), start.end());
-        return refusal(read_generate, words);
+        return refusal(read_options<generate_options>, words);
     };
     BOOST_TEST(has(refused({"--sampler", "exakt"}), "did you mean exact?"));
     BOOST_TEST(has(refused({"--temperature", "0.4"}), "1/2"));
@@ -499,15 +505,16 @@ BOOST_AUTO_TEST_CASE(unknown_commands_and_values) {
 BOOST_AUTO_TEST_CASE(a_stray_word_is_the_only_problem_reported) {
     temporary_folder const folder;
     auto const model = folder.path("");
-    auto const prompt = refusal(read_generate, {"--model", model, "Once upon"});
+    auto const prompt = refusal(read_options<generate_options>, {"--model", model, "Once upon"});
     BOOST_TEST(prompt.starts_with("expected an option, found 'Once upon' after --model " + model +
                                   "; give a prompt as --prompt TEXT"),
                prompt);
     BOOST_TEST(!has(prompt, "problems"));
     // The first word is the model.
-    BOOST_TEST(has(refusal(read_generate, {model, "Once upon"}),
+    BOOST_TEST(has(refusal(read_options<generate_options>, {model, "Once upon"}),
                    "found 'Once upon' after --model " + model + "; give a prompt"));
-    auto const stray = refusal(read_evaluate, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
+    auto const stray =
+        refusal(read_options<evaluate_options>, {"--model", model, "a.txt", "b.txt", "--data", "stories:9"});
     BOOST_TEST(stray.starts_with("expected an option, found 'a.txt b.txt' after --model " + model), stray);
     BOOST_TEST(!has(stray, "problems"));
     BOOST_TEST(!has(stray, "--prompt"));
@@ -527,11 +534,12 @@ BOOST_AUTO_TEST_CASE(one_file_of_options_serves_several_programs) {
                                                    folder.path("words") + "\"\n");
     auto const words = read(read_train, {"tokenizer", "--config-file", file});
     BOOST_TEST(std::get<tokenizer_options>(*words).data.holdout == "6:5");
-    BOOST_TEST(read(read_generate, {"--config-file", file})->threads == 1);
-    BOOST_TEST(read(read_evaluate, {"--config-file", file})->data.sources == std::vector<std::string>{"stories:100"});
-    BOOST_TEST(read(read_inspect, {"--config-file", file})->model == folder.path(""));
+    BOOST_TEST(read(read_options<generate_options>, {"--config-file", file})->threads == 1);
+    BOOST_TEST(read(read_options<evaluate_options>, {"--config-file", file})->data.sources ==
+               std::vector<std::string>{"stories:100"});
+    BOOST_TEST(read(read_options<inspect_options>, {"--config-file", file})->model == folder.path(""));
     // Options that a missing file might have set are not reported.
-    auto const absent = refusal(read_sweep, {"--config-file", folder.path("none.toml")});
+    auto const absent = refusal(read_options<sweep_options>, {"--config-file", folder.path("none.toml")});
     BOOST_TEST(absent.starts_with(folder.path("none.toml") + ": cannot be opened: No such file"), absent);
 }
 
@@ -542,9 +550,9 @@ BOOST_AUTO_TEST_CASE(help_leaves_nothing_to_do) {
     BOOST_TEST(!read(read_train, {"calm", "--help-all"}).has_value());
     BOOST_TEST(!read(read_train, {"--version"}).has_value());
     BOOST_TEST(!read(read_train, {"calm", "--version"}).has_value());
-    BOOST_TEST(!read(read_convert, {"--version"}).has_value());
-    BOOST_TEST(!read(read_evaluate, {"-h"}).has_value());
-    BOOST_TEST(!read(read_generate, {"--model", "x", "--help"}).has_value());
+    BOOST_TEST(!read(read_options<convert_options>, {"--version"}).has_value());
+    BOOST_TEST(!read(read_options<evaluate_options>, {"-h"}).has_value());
+    BOOST_TEST(!read(read_options<generate_options>, {"--model", "x", "--help"}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(symbols_need_no_tokenizer_file) {
@@ -570,14 +578,15 @@ BOOST_AUTO_TEST_CASE(an_evaluation_may_be_a_subset_in_another_mode) {
         words.insert(words.begin(), {"--model", folder.path(""), "--data", "stories:100"});
         return words;
     };
-    auto const plain = read(read_evaluate, evaluation({}));
+    auto const plain = read(read_options<evaluate_options>, evaluation({}));
     BOOST_TEST(plain->positions == 0);
     BOOST_TEST(plain->data.mode == "");
-    auto const some = read(read_evaluate, evaluation({"--positions", "20000", "--mode", "published"}));
+    auto const some = read(read_options<evaluate_options>, evaluation({"--positions", "20000", "--mode", "published"}));
     BOOST_TEST(some->positions == 20000);
     BOOST_TEST(some->data.mode == "published");
-    BOOST_TEST(has(refusal(read_evaluate, evaluation({"--positions", "0"})), "--positions"));
-    BOOST_TEST(has(refusal(read_evaluate, evaluation({"--mode", "publisht"})), "did you mean published?"));
+    BOOST_TEST(has(refusal(read_options<evaluate_options>, evaluation({"--positions", "0"})), "--positions"));
+    BOOST_TEST(
+        has(refusal(read_options<evaluate_options>, evaluation({"--mode", "publisht"})), "did you mean published?"));
 }
 
 BOOST_AUTO_TEST_CASE(the_mode_is_the_given_one_or_the_model_s) {

@@ -112,11 +112,17 @@ private:
     template <auto Read> static void call(int argc, char const* const* argv) { static_cast<void>(Read(argc, argv)); }
 
     std::map<std::string, std::string> needed_;
-    std::map<std::string, reader> const readers_{
-        {"text", call<read_train>},      {"tokenizer", call<read_train>},   {"autoencoder", call<read_train>},
-        {"calm", call<read_train>},      {"ar", call<read_train>},          {"evaluate", call<read_evaluate>},
-        {"sweep", call<read_sweep>},     {"generate", call<read_generate>}, {"convert", call<read_convert>},
-        {"inspect", call<read_inspect>}, {"plot", call<read_plot>}};
+    std::map<std::string, reader> const readers_{{"text", call<read_train>},
+                                                 {"tokenizer", call<read_train>},
+                                                 {"autoencoder", call<read_train>},
+                                                 {"calm", call<read_train>},
+                                                 {"ar", call<read_train>},
+                                                 {"evaluate", call<read_options<evaluate_options>>},
+                                                 {"sweep", call<read_options<sweep_options>>},
+                                                 {"generate", call<read_options<generate_options>>},
+                                                 {"convert", call<read_options<convert_options>>},
+                                                 {"inspect", call<read_options<inspect_options>>},
+                                                 {"plot", call<read_options<plot_options>>}};
 };
 
 // The next whole number above a string of digits.

@@ -99,6 +99,10 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     shop.good("generate run --prompt 'Once upon a time' --max-tokens 4 --pool 2");
     auto const seen = shop.good("evaluate run --data text.txt --positions 8 --samples 2").err;
     BOOST_TEST(has(seen, "run/model was trained on text.txt: the score is of text that the model has seen"), seen);
+    auto const swept =
+        shop.good("sweep --configs tiny-ar --tokenizer run/tokenizer.model --data text.txt --tokens 1024 "
+                  "--block 64 --positions 8 --samples 2 --threads 1 --out swept");
+    BOOST_TEST(has(swept.err, "swept/tiny-ar/ar was trained on text.txt: the score is of text that"), swept.err);
     shop.good("cp text.txt other.txt");
     BOOST_TEST(!has(shop.good("evaluate run --data other.txt --positions 8 --samples 2").err, "has seen"));
     BOOST_TEST(shop.folder.content("run/model/options.toml").find("data = [\"text.txt\"]") != std::string::npos);

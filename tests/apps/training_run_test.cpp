@@ -318,27 +318,6 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_keeps_its_warm_up) {
     BOOST_TEST(warmup() == 20);
 }
 
-// In training, nothing is scored without a holdout.
-BOOST_AUTO_TEST_CASE(another_holdout_of_the_same_text_is_reported) {
-    stored_model model;
-    model.directory = "calm";
-    auto& trained = model.description.calm.emplace().data.emplace();
-    trained.sources = {"a.txt"};
-    data_options data;
-    data.sources = {"a.txt"};
-    auto const logged = [&] { return standard_error_of([&] { log_another_holdout(model, data); }); };
-    BOOST_TEST(logged() == "");
-    data.holdout = "5:2";
-    BOOST_TEST(has(logged(), "calm was trained on a.txt: the score is of text that the model has seen"), logged());
-    trained.holdout = "5:2";
-    BOOST_TEST(logged() == "");
-    trained.holdout = "5:1";
-    BOOST_TEST(logged() == another_holdout_sentence(model, data) + "\n");
-    BOOST_TEST(has(logged(), "calm was trained on a.txt with --holdout 5:1"), logged());
-    data.holdout = "";
-    BOOST_TEST(logged() == "");
-}
-
 // The settings depend on the weights, not on their file layout.
 BOOST_AUTO_TEST_CASE(settings_hold_the_weights_of_every_layout) {
     trial t;

@@ -4,6 +4,7 @@
 // rows the table may be bf16.
 
 #include "calm/loss/detail/block/cross_entropy.hpp"
+#include "calm/loss/detail/block/screened_argmax.hpp"
 #include "calm/tensor/detail/core/working_set.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/rows.hpp"
@@ -71,7 +72,7 @@ void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocab
             T const* const row = z.logits + i * z.stride;
             if (z.first == 0) sums[i] = {};
             add_logits(sums[i], row, z.width);
-            sums[i].target += targets.mean(i, z);
+            sums[i].target += targets.template mean<T>(i, z);
             loss[i] = sums[i].log_sum() - sums[i].target;
         }
     });
@@ -106,29 +107,65 @@ void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocab
     });
 }
 
+// Logits, or their gradients, as an operand of products: as stored, fp32 or bf16.
 template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of(vocabulary_part<T> const& z) {
     return {{z.logits, z.rows, z.width, z.stride, false}};
 }
-
-// Gradient of the logits (rows, width). If the following products take bf16, it is stored in ctx.workspace as bf16;
-// otherwise it overwrites the logits.
-template <class T, class Backend>
-matrix_operand<T, dyn, dyn, Backend> slopes_of(context<Backend>& ctx, running_sum<T> const* sums,
-                                               vocabulary_part<T> const& z, row_targets const& targets, double scale) {
-    auto slopes = logits_of<Backend>(z);
-    if constexpr (may_be_rounded<T, Backend>)
-        if (rounds_rows(ctx, z.rows, z.stride)) {
-            auto* const rounded = ctx.workspace.template take<bf16>(extents<dyn, dyn>(z.rows, z.stride)).data();
-            run_chunk_slopes(ctx, rounded, sums, z, targets, scale);
-            slopes.data = nullptr;
-            slopes.rounded = rounded;
-            return slopes;
-        }
-    run_chunk_slopes(ctx, z.logits, sums, z, targets, scale);
-    return slopes;
+template <class Backend> matrix_operand<float, dyn, dyn, Backend> logits_of(vocabulary_part<bf16> const& z) {
+    return {{nullptr, z.rows, z.width, z.stride, false, z.logits}};
 }
 
 // The operations below, on views.
+
+// Logits are stored as Stored, and so are their gradients, which then overwrite fp32 logits.
+template <class Stored, class T, class W, index_t D, class Backend>
+void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
+                           matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
+                           matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
+                           row_ids<Backend> const& targets, double scale, logits_at_once const& at_once) {
+    bool const backward = dx.data() != nullptr;
+    index_t const vocabulary = table.extent(0);
+    index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
+    arena_scope const scope(ctx.workspace);
+    index_t const block = at_once.rows, width = at_once.width;
+    // Backward needs the logits of all chunks; they are stored one chunk after another.
+    index_t const held = backward ? vocabulary : width;
+    index_t const stride = stride_of_logits<Backend>(held);
+    auto const take = [&] {
+        return ctx.workspace.template take<Stored>(extents<dyn, dyn>(std::max(held, stride), block)).data();
+    };
+    auto* const logits = take();
+    auto const sums = ctx.workspace.template take<running_sum<T>>(extents<dyn>(block));
+    for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
+        index_t const n = std::min(block, x.extent(0) - r0);
+        auto const xr = rows(x, r0, n);
+        row_targets const of_rows{targets.data() + r0 * each, each};
+        auto const part_of = [&](index_t v0) {
+            index_t const here = std::min(width, vocabulary - v0);
+            return vocabulary_part<Stored>{logits + (backward ? v0 * block : 0), n, here, v0, std::max(here, stride)};
+        };
+        for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
+            auto const z = part_of(v0);
+            matmul(ctx, logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
+            run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
+        }
+        if (!backward) continue;
+        for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
+            arena_scope const of_chunk(ctx.workspace);
+            auto const z = part_of(v0);
+            auto slopes = z;
+            if constexpr (!std::is_same_v<Stored, T>) slopes.logits = take();
+            run_chunk_slopes(ctx, slopes.logits, sums.data(), z, of_rows, scale);
+            auto const dz = logits_of<Backend>(slopes);
+            auto const e = rows(table, v0, z.width);
+            matmul(ctx, rows(dx, r0, n), dz, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
+            if (dtable.data() != nullptr)
+                matmul(ctx, rows(dtable, v0, z.width), transposed(dz), xr, {.mode = into::accumulate});
+        }
+    }
+}
+
+// Checks the operands and chooses how logits are stored: in bf16 if they have gradients and the products take bf16.
 template <class T, class W, index_t D, class Backend>
 void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
                            matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
@@ -145,39 +182,12 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
         if (dtable.data() != nullptr) require_shape(operation, "dtable", dtable.extents(), table.extents());
     }
     check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
-    arena_scope const scope(ctx.workspace);
     auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
                                   : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
-    index_t const block = at_once.rows, width = at_once.width;
-    // Backward needs the logits of all chunks; they are stored one chunk after another.
-    index_t const held = backward ? vocabulary : width;
-    index_t const stride = stride_of_logits<Backend>(held);
-    auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(std::max(held, stride), block));
-    auto const sums = ctx.workspace.template take<running_sum<T>>(extents<dyn>(block));
-    for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
-        index_t const n = std::min(block, x.extent(0) - r0);
-        auto const xr = rows(x, r0, n);
-        row_targets const of_rows{targets.data() + r0 * each, each};
-        auto const part_of = [&](index_t v0) {
-            index_t const here = std::min(width, vocabulary - v0);
-            return vocabulary_part<T>{logits.data() + (backward ? v0 * block : 0), n, here, v0, std::max(here, stride)};
-        };
-        for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            auto const z = part_of(v0);
-            matmul(ctx, logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
-            run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
-        }
-        if (!backward) continue;
-        for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
-            arena_scope const of_chunk(ctx.workspace);
-            auto const z = part_of(v0);
-            auto const e = rows(table, v0, z.width);
-            auto const slopes = slopes_of(ctx, sums.data(), z, of_rows, scale);
-            matmul(ctx, rows(dx, r0, n), slopes, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
-            if (dtable.data() != nullptr)
-                matmul(ctx, rows(dtable, v0, z.width), transposed(slopes), xr, {.mode = into::accumulate});
-        }
-    }
+    if constexpr (may_be_rounded<T, Backend>)
+        if (backward && rounds_rows(ctx, at_once.rows, stride_of_logits<Backend>(vocabulary)))
+            return cross_entropy_of_rows<bf16>(ctx, loss, dx, dtable, x, table, targets, scale, at_once);
+    cross_entropy_of_rows<T>(ctx, loss, dx, dtable, x, table, targets, scale, at_once);
 }
 
 template <class T, class W, index_t D, class Backend>
@@ -186,8 +196,11 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
     index_t const vocabulary = table.extent(0);
     require(vocabulary > 0, errc::usage, "calm::argmax_token: the vocabulary is empty");
     require_size("calm::argmax_token", "tokens", tokens.size(), x.extent(0));
-    arena_scope const scope(ctx.workspace);
     auto const at_once = logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    if constexpr (can_screen_argmax<T, D, Backend>)
+        if (screens_argmax(ctx, x.extent(0), vocabulary * D))
+            return run_screened_argmax(ctx, tokens, x, table, at_once.rows);
+    arena_scope const scope(ctx.workspace);
     index_t const block = at_once.rows, width = at_once.width;
     index_t const stride = std::max(width, stride_of_logits<Backend>(width));
     auto const logits = ctx.workspace.template take<T>(extents<dyn, dyn>(block, stride));

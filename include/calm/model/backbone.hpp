@@ -35,9 +35,9 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input includes latent vectors
     // LN(W_2 silu(W_1 e)) on rows of width Width, with 2 D hidden elements.
     template <index_t Width>
-    using projection_of =
-        sequential<linear<Width, 2 * D, with_bias::yes, Space>, silu_layer<2 * D, Space, result_as::activations>,
-                   linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
+    using projection_of = sequential<linear<Width, 2 * D, with_bias::yes, Space, result_as::activations>,
+                                     silu_layer<2 * D, Space, result_as::activations>,
+                                     linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
     using projection = projection_of<K * D>;         // for the K embeddings of each patch
     using latent_projection = projection_of<L>;      // for the latent vector of each patch
     using token_ids = row_ids<Backend>;              // (R K), flat

@@ -82,7 +82,7 @@ struct attention {
     // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must
     // equal forward's.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx, rotary_angles const& angles) {
+                  activations<T, D, Backend> const& dx, rotary_angles const& angles) {
         index_t const rows = dy.extent(0);
         arena_scope const scope(ctx.workspace);
         auto const dmixed = take_result<of_heads, T, q_width>(ctx, ctx.workspace, rows);

@@ -57,7 +57,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
 
     // Consumes s: the gradients of gate and up overwrite it.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
-                  matrix_view<T, D, Backend> const& dx) {
+                  activations<T, D, Backend> const& dx) {
         arena_scope const scope(ctx.workspace);
         auto const dact = take_activations<T, Inner>(ctx, ctx.workspace, dy.extent(0));  // (R, Inner)
         down_proj.backward(ctx, s.down, dy, dact);

@@ -47,9 +47,13 @@ struct rms_norm_layer {
     }
 
     // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
-    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
-        rms_norm_back(ctx, dx, weight.gradient(), dy, s.x, weight.read(), s.r, residual.rows);
+        with_numbers(
+            [&](auto const& slopes) {
+                rms_norm_back(ctx, dx, weight.gradient(), slopes, s.x, weight.read(), s.r, residual.rows);
+            },
+            dy);
     }
 
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
@@ -86,10 +90,14 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     }
 
     // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
-    void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
+    void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
-        layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), dy, s.x, weight.read(), s.mean, s.r,
-                        residual.rows);
+        with_numbers(
+            [&](auto const& slopes) {
+                layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), slopes, s.x, weight.read(), s.mean, s.r,
+                                residual.rows);
+            },
+            dy);
     }
 
     template <class Visitor> void visit(Visitor& visitor) {

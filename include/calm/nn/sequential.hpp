@@ -101,6 +101,16 @@ requires((is_addend<std::remove_const_t<Addend>> && ...) &&
     return layer.forward(ctx, x, residual...).y;
 }
 
+// Memory in ctx.workspace for the gradient of a layer's result y, which is stored as y is.
+template <class Backend, class T, index_t Columns>
+auto room_like(context<Backend>& ctx, matrix_view<T, Columns, Backend> const& y) {
+    return ctx.workspace.template take<T>(y.extents());
+}
+template <class Backend, class T, index_t Columns>
+auto room_like(context<Backend>& ctx, device_activations<T, Columns, Backend> const& y) {
+    return take_activations<T, Columns>(ctx, ctx.workspace, y.extent(0));
+}
+
 // Whether a layer has a given name. Resolved by overloads, because nvcc 13.0 miscompares names in constant expressions.
 template <child_name Name> struct called {
     template <class Layer> static std::true_type so(named<Name, Layer> const*);
@@ -228,8 +238,7 @@ private:
         if constexpr (I == 0) {
             backward_to(dx);
         } else {
-            constexpr index_t width = detail::tuple_element_t<I, tuple>::inputs;
-            auto const between = ctx.workspace.template take<scalar>(extents<dyn, width>(dy.extent(0)));
+            auto const between = detail::room_like(ctx, detail::get<I - 1>(s.all).y);
             backward_to(between);
             backward_from<I - 1>(ctx, s, between, dx, more...);
         }

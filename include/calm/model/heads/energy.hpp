@@ -117,8 +117,8 @@ template <index_t D, class Space = space<>> struct energy_block {
         matmul(ctx, columns<0, D>(w0.weight.gradient()), transposed(factor), s.norm.y, {.mode = into::accumulate});
         add_sum_axis0(ctx, w0.bias.gradient(), dshared);
         matmul(ctx, dcondition, dshared, columns<D, D>(w0.weight.value), {.mode = into::accumulate});
-        matmul(ctx, dx, factor, columns<0, D>(w0.weight.value));
-        in_ln.backward(ctx, s.norm, dx, dx, {dy});
+        matmul(ctx, b, factor, columns<0, D>(w0.weight.value));
+        in_ln.backward(ctx, s.norm, b, dx, {dy});
     }
 
     template <class Visitor> void visit(Visitor& visitor) {
@@ -257,10 +257,11 @@ struct energy_head : detail::head_network_base<C, Space, energy_head<C, Space>> 
     using norm_to_activations = layer_norm_layer<D, Space, result_as::activations>;  // likewise
 
     // Linear(silu(Linear(LN(x)))), (R N, D) to (R N, L).
-    using final_layer_type = sequential<
-        named<"in_ln", norm_to_activations>,
-        named<"linears", sequential<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
-                                    linear<D, L, with_bias::yes, Space>>>>;
+    using final_layer_type =
+        sequential<named<"in_ln", norm_to_activations>,
+                   named<"linears", sequential<linear<D, D, with_bias::yes, Space, result_as::activations>,
+                                               silu_layer<D, Space, result_as::activations>,
+                                               linear<D, L, with_bias::yes, Space>>>>;
 
     linear<S, D, with_bias::yes, Space> noise_embd;            // (R N, S) to (R N, D)
     linear<D, D, with_bias::yes, Space> hidden_embd;           // (R, D) to (R, D)

@@ -55,8 +55,8 @@ struct margin_head : paired_head<C, Space, margin_head<C, Space>> {
     static constexpr double ahead = 1;   // margin between squared distances of target and sample
     static constexpr double pull = 0.1;  // weight of the guess's mean squared error
 
-    sequential<linear<D, D, with_bias::yes, Space>, relu_layer<D, Space, result_as::activations>,
-               linear<D, L, with_bias::yes, Space>>
+    sequential<linear<D, D, with_bias::yes, Space, result_as::activations>,
+               relu_layer<D, Space, result_as::activations>, linear<D, L, with_bias::yes, Space>>
         linears;  // computes the guess f
 
     // z (R N, L): draws N samples f + spread * noise * scale for every hidden state (R, D). The noise comes from

@@ -116,6 +116,8 @@ private:
             made = std::max(made, one.at_work.result().draws);
         }
         std::int64_t n = round > 0 ? std::max(round, attempt_) : round_size(rule_.rule, least, made, count());
+        // On a device a round takes long whatever its size: the host waits for the tokens of each place of a patch.
+        if (device_memory<Backend> && round == 0 && batch) n = std::max(n, made / 2);
         if (round == 0 && most - n < n / 4) n = most;  // avoids an extra round for the last few draws
         n = std::min({n, most, largest});
         return n > attempt_ ? n - n % attempt_ : n;

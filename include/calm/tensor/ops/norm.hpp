@@ -1,6 +1,6 @@
 #pragma once
-// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result
-// may be bf16 while all else is float.
+// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result,
+// and its gradient dy, may be bf16 while all else is float.
 
 #include <optional>
 
@@ -47,18 +47,19 @@ void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& 
 
 // From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
 // (D) accumulates.
-template <tensor_like DX>
-void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
-                   detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x, detail::row_read<DX> const& w,
-                   detail::numbers_read<DX> const& r, std::optional<detail::rows_read<DX>> const& addend = {}) {
+template <tensor_like DX, tensor_like DY>
+void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw, DY const& dy,
+                   detail::rows_read<DX> const& x, detail::row_read<DX> const& w, detail::numbers_read<DX> const& r,
+                   std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
+    detail::rows_stored<DY> const slopes = detail::as_view(dy);
     detail::require_shapes_of_norm("calm::rms_norm_back", out.extents(), x, w, r);
     if (addend) detail::require_shape("calm::rms_norm_back", "addend", addend->extents(), out.extents());
-    detail::require_shape("calm::rms_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_shape("calm::rms_norm_back", "dy", slopes.extents(), out.extents());
     detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_rms_norm_back(ctx, out.data(), dw.data(), dy.data(), x.data(), w.data(), r.data(), out.extent(0),
-                                  out.extent(1), added...);
+        detail::run_rms_norm_back(ctx, out.data(), dw.data(), slopes.data(), x.data(), w.data(), r.data(),
+                                  out.extent(0), out.extent(1), added...);
     });
 }
 
@@ -78,21 +79,22 @@ void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const
 
 // From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
 // and db (D) accumulate.
-template <tensor_like DX>
+template <tensor_like DX, tensor_like DY>
 void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
-                     detail::row_like<DX> const& db, detail::rows_read<DX> const& dy, detail::rows_read<DX> const& x,
+                     detail::row_like<DX> const& db, DY const& dy, detail::rows_read<DX> const& x,
                      detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
                      detail::numbers_read<DX> const& r, std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
+    detail::rows_stored<DY> const slopes = detail::as_view(dy);
     detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
     if (addend) detail::require_shape("calm::layer_norm_back", "addend", addend->extents(), out.extents());
-    detail::require_shape("calm::layer_norm_back", "dy", dy.extents(), out.extents());
+    detail::require_shape("calm::layer_norm_back", "dy", slopes.extents(), out.extents());
     detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
     detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
     detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), dy.data(), x.data(), w.data(), mean.data(),
-                                    r.data(), out.extent(0), out.extent(1), added...);
+        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), slopes.data(), x.data(), w.data(),
+                                    mean.data(), r.data(), out.extent(0), out.extent(1), added...);
     });
 }
 

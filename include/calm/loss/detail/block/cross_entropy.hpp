@@ -8,10 +8,11 @@
 #include "calm/base/token.hpp"
 #include "calm/tensor/core/kernel.hpp"
 #include "calm/tensor/core/math.hpp"
+#include "calm/tensor/detail/kernels/block/elementwise.hpp"
 
 namespace calm::detail {
 
-// Logits (rows, width) of tokens first .. first + width - 1, with row stride `stride`.
+// Logits (rows, width) of tokens first .. first + width - 1, with row stride `stride`. T: as they are stored.
 template <class T> struct vocabulary_part {
     T* logits;
     index_t rows;
@@ -33,11 +34,11 @@ struct row_targets {
     token_id const* ids;
     index_t each;
     // Sum of the logits of the row's targets in this chunk, divided by `each`.
-    template <class T> CALM_HD T mean(index_t row, vocabulary_part<T> const& z) const {
+    template <class T, class Stored> CALM_HD T mean(index_t row, vocabulary_part<Stored> const& z) const {
         T sum{};
         for (index_t m = 0; m < each; ++m)
             if (index_t const t = ids[row * each + m] - z.first; t >= 0 && t < z.width)
-                sum += z.logits[row * z.stride + t];
+                sum += static_cast<T>(z.logits[row * z.stride + t]);
         return sum / number<T>(each);
     }
 };
@@ -78,20 +79,21 @@ private:
 };
 
 // Adds one chunk to the running sum and loss of its row, in one pass over the logits.
-template <class T> struct add_chunk_kernel {
+template <class T, class Stored> struct add_chunk_kernel {
     static constexpr int threads = 256;
     struct shared {};
     running_sum<T>* sums;
     T* loss;
-    vocabulary_part<T> z;
+    vocabulary_part<Stored> z;
     row_targets targets;
 
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
-        T const* const logits = z.logits + row * z.stride;
+        Stored const* const logits = z.logits + row * z.stride;
         typename Block::template per_thread<scaled_sum<T>> own;
         b.phase([&](int t) {
             scaled_sum<T> mine;
-            for_groups<Block, T>(t, 0, z.width, [&]<class V>(index_t j) { mine.add(load<V>(logits + j)); });
+            for_groups_of<Block, computed_group<Stored>>(t, 0, z.width,
+                                                         [&]<class V>(index_t j) { mine.add(load<V>(logits + j)); });
             own[t] = mine;
         });
         scaled_sum<T> const chunk = b.sum(own);
@@ -101,29 +103,29 @@ template <class T> struct add_chunk_kernel {
             auto const all = scaled_sum<T>{static_cast<T>(sum.highest), sum.total} + chunk;
             sum.total = all.total;
             sum.highest = static_cast<double>(all.highest);
-            sum.target += targets.mean(row, z);
+            sum.target += targets.template mean<T>(row, z);
             loss[row] = sum.log_sum() - sum.target;
             sums[row] = sum;
         });
     }
 };
 
-// slopes = scale * (softmax - fraction of the row's targets equal to the token). Slopes have the row stride of the
-// logits and may overwrite them.
-template <class T, class Slope> struct chunk_slopes_kernel {
+// slopes = scale * (softmax - fraction of the row's targets equal to the token). Slopes have the type and the row
+// stride of the logits. In fp32 they may overwrite them.
+template <class T, class Stored> struct chunk_slopes_kernel {
     static constexpr int threads = 256;
     struct shared {};
-    Slope* slopes;
+    Stored* slopes;
     running_sum<T> const* sums;
-    vocabulary_part<T> z;
+    vocabulary_part<Stored> z;
     row_targets targets;
     T scale;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
-        T const* const logits = z.logits + row * z.stride;
-        Slope* const to = slopes + row * z.stride;
+        Stored const* const logits = z.logits + row * z.stride;
+        Stored* const to = slopes + row * z.stride;
         T const shift = sums[row].log_sum();
         b.phase([&](int t) {
-            for_groups<Block, T>(t, 0, z.width, [&]<class V>(index_t j) {
+            for_groups_of<Block, computed_group<Stored>>(t, 0, z.width, [&]<class V>(index_t j) {
                 store(to + j, math::exp(load<V>(logits + j) - splat<V>(shift)) * splat<V>(scale));
             });
         });
@@ -132,11 +134,11 @@ template <class T, class Slope> struct chunk_slopes_kernel {
             for (index_t m = t; m < targets.each; m += threads) {
                 index_t const j = ids[m] - z.first;
                 if (j < 0 || j >= z.width || is_there(ids, m)) continue;
-                T slope = to[j];
-                if constexpr (!std::is_same_v<T, Slope>) slope = math::exp(logits[j] - shift) * scale;
+                auto slope = static_cast<T>(to[j]);
+                if constexpr (!std::is_same_v<T, Stored>) slope = math::exp(static_cast<T>(logits[j]) - shift) * scale;
                 for (index_t other = m; other < targets.each; ++other)
                     if (ids[other] == ids[m]) slope -= scale / number<T>(targets.each);
-                to[j] = static_cast<Slope>(slope);
+                to[j] = static_cast<Stored>(slope);
             }
         });
     }
@@ -182,15 +184,15 @@ template <class T> struct best_of_chunk_kernel {
     }
 };
 
-template <block_backend Backend, class T>
-void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<T> const& z,
+template <block_backend Backend, class T, class Stored>
+void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, vocabulary_part<Stored> const& z,
                    row_targets const& targets) {
-    launch(ctx, z.rows, add_chunk_kernel<T>{sums, loss, z, targets});
+    launch(ctx, z.rows, add_chunk_kernel<T, Stored>{sums, loss, z, targets});
 }
-template <block_backend Backend, class Slope, class T>
-void run_chunk_slopes(context<Backend> const& ctx, Slope* slopes, running_sum<T> const* sums,
-                      vocabulary_part<T> const& z, row_targets const& targets, double scale) {
-    launch(ctx, z.rows, chunk_slopes_kernel<T, Slope>{slopes, sums, z, targets, static_cast<T>(scale)});
+template <block_backend Backend, class T, class Stored>
+void run_chunk_slopes(context<Backend> const& ctx, Stored* slopes, running_sum<T> const* sums,
+                      vocabulary_part<Stored> const& z, row_targets const& targets, double scale) {
+    launch(ctx, z.rows, chunk_slopes_kernel<T, Stored>{slopes, sums, z, targets, static_cast<T>(scale)});
 }
 template <block_backend Backend, class T>
 void run_best_of_chunk(context<Backend> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {

@@ -82,11 +82,13 @@ template <class T, class Noise> struct energy_score_kernel {
     static constexpr int samples = 8;                 // rows per tile; each thread has one pair
     static constexpr int others = threads / samples;  // columns per tile
     static constexpr int chunk = 128;                 // elements of each row loaded at a time
-    static constexpr int stride = chunk + 1;          // puts neighbouring rows into different banks
-    struct shared {
+    static constexpr int stride = chunk + 16 / static_cast<int>(sizeof(T));  // other banks for neighbouring rows
+    using several = group<T, 16 / static_cast<int>(sizeof(T))>;              // elements read at once
+    using column = group<T, samples>;                                        // a number per sample of the tile
+    struct alignas(16) shared {
         T x[samples * stride];
         T y[others * stride];
-        T weight[threads];
+        T weight[others * samples];  // of each pair: (others, samples)
     };
     energy_problem<T> p;
     Noise noise;
@@ -125,47 +127,67 @@ private:
             for (index_t n0 = 0; n0 < p.N; n0 += samples) {
                 b.phase([&](int t) { square[t] = T{}; });
                 for (index_t l0 = 0; l0 < p.L; l0 += chunk) {
-                    load(b, s, r, n0, y, j0, rows, l0);
+                    load_tiles(b, s, r, n0, y, j0, rows, l0);
                     b.phase([&](int t) {
                         if (!is_pair(t, n0, j0, rows)) return;
-                        T const* const u = s.x + t / others * stride;
-                        T const* const v = s.y + t % others * stride;
-                        index_t const width = math::min<index_t>(chunk, p.L - l0);
-                        for (index_t l = 0; l < width; ++l) square[t] += (u[l] - v[l]) * (u[l] - v[l]);
+                        add_squares(square[t], s.x + t / others * stride, s.y + t % others * stride, p.L - l0);
                     });
                 }
                 b.phase([&](int t) {
                     constexpr T least = std::numeric_limits<T>::min();
-                    s.weight[t] = T{};
+                    T& weight = s.weight[t % others * samples + t / others];
+                    weight = T{};
                     if (!is_pair(t, n0, j0, rows) || square[t] < least) return;  // NaN stays
                     T const distance = p.beta == 1.0 ? math::sqrt(square[t])
                                                      : math::exp(static_cast<T>(p.beta / 2) * math::log(square[t]));
                     total[t] += value * static_cast<double>(distance);
-                    s.weight[t] = static_cast<T>(p.beta * slope) * distance / square[t];
+                    weight = static_cast<T>(p.beta * slope) * distance / square[t];
                 });
                 if (p.dx == nullptr) continue;
                 for (index_t l0 = 0; l0 < p.L; l0 += chunk) {
-                    if (p.L > chunk) load(b, s, r, n0, y, j0, rows, l0);  // a single chunk is still loaded
-                    b.phase([&](int t) {
-                        index_t const count = math::min<index_t>(others, rows - j0);
-                        for (int i = t; i < samples * chunk; i += threads) {
-                            int const n = i / chunk;
-                            int const l = i % chunk;
-                            if (n0 + n >= p.N || l0 + l >= p.L) continue;
-                            T* const g = p.dx + (r * p.N + n0 + n) * p.L + l0 + l;
-                            // Weights multiply the differences; subtracting weighted sums would cancel.
-                            for (int j = 0; j < count; ++j)
-                                *g += s.weight[n * others + j] * (s.x[n * stride + l] - s.y[j * stride + l]);
-                        }
-                    });
+                    if (p.L > chunk) load_tiles(b, s, r, n0, y, j0, rows, l0);  // a single chunk is still loaded
+                    b.phase([&](int t) { add_gradients(s, r, n0, rows - j0, l0, t); });
                 }
             }
     }
 
+    // total += |u - v|^2 over the first `width` elements, at most a chunk.
+    CALM_HD static void add_squares(T& total, T const* u, T const* v, index_t width) {
+        int const count = static_cast<int>(math::min<index_t>(chunk, width));
+        T sum = total;
+        int l = 0;
+        for (; l + lanes<several> <= count; l += lanes<several>) {
+            several const apart = load<several>(place_of<several>(u + l)) - load<several>(place_of<several>(v + l));
+            for (T const each : apart.lane) sum += each * each;
+        }
+        for (; l < count; ++l) sum += (u[l] - v[l]) * (u[l] - v[l]);
+        total = sum;
+    }
+
+    // Adds the gradients of the tile's first `count` columns to dx, in the chunk from element l0 on: a thread has one
+    // element of every sample.
+    CALM_HD void add_gradients(shared const& s, index_t r, index_t n0, index_t count, index_t l0, int t) const {
+        auto const pairs = static_cast<int>(math::min<index_t>(others, count));
+        auto const rows = static_cast<int>(math::min<index_t>(samples, p.N - n0));
+        for (int l = t; l < chunk && l0 + l < p.L; l += threads) {
+            T* const to = p.dx + (r * p.N + n0) * p.L + l0 + l;
+            column x, sum;
+            for (int n = 0; n < samples; ++n) {
+                x.lane[n] = n < rows ? s.x[n * stride + l] : T{};
+                sum.lane[n] = n < rows ? to[n * p.L] : T{};
+            }
+            // Weights multiply the differences; subtracting weighted sums would cancel.
+            for (int j = 0; j < pairs; ++j)
+                sum += load<column>(place_of<column>(s.weight + j * samples)) * (x - column(s.y[j * stride + l]));
+            for (int n = 0; n < samples; ++n)
+                if (n < rows) to[n * p.L] = sum.lane[n];
+        }
+    }
+
     // Loads elements from l0 on of the samples from n0 on and of y's rows from j0 on. Missing rows are left unchanged.
     template <class Block, class Rows>
-    CALM_HD void load(Block& b, shared& s, index_t r, index_t n0, Rows const& y, index_t j0, index_t rows,
-                      index_t l0) const {
+    CALM_HD void load_tiles(Block& b, shared& s, index_t r, index_t n0, Rows const& y, index_t j0, index_t rows,
+                            index_t l0) const {
         // A row that starts inside a group spans one group more.
         constexpr int groups = chunk / Rows::group + (Rows::group > 1 ? 1 : 0);
         auto const count = static_cast<int>(math::min<index_t>(chunk, p.L - l0));

@@ -144,7 +144,8 @@ template <index_t D, class Space = space<>> struct adaln_block {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
     using norm_type = adaptive_norm<layer_norm_layer<D, Space>, 3, Space>;  // shift, scale, gate
-    using mlp_type = sequential<linear<D, D, with_bias::yes, Space>, silu_layer<D, Space, result_as::activations>,
+    using mlp_type = sequential<linear<D, D, with_bias::yes, Space, result_as::activations>,
+                                silu_layer<D, Space, result_as::activations>,
                                 linear<D, D, with_bias::yes, Space>>;  // W_0, SiLU, W_2
     using rows_view = typename norm_type::rows_view;                   // (R N, D)
     using const_rows = typename norm_type::const_rows;                 // (R N, D) or (C, D)
@@ -209,7 +210,7 @@ template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = 
 
     // The step embedding, on top of the sinusoids.
     using time_embed_type = sequential<
-        named<"mlp", sequential<linear<sinusoid, D, with_bias::yes, Space>,
+        named<"mlp", sequential<linear<sinusoid, D, with_bias::yes, Space, result_as::activations>,
                                 silu_layer<D, Space, result_as::activations>, linear<D, D, with_bias::yes, Space>>>>;
     // A modulated LayerNorm followed by a linear map.
     struct final_layer_type {

@@ -47,10 +47,10 @@ template <class T, class Y> struct layer_norm_kernel {
 
 // Gradients of a norm. With h = (x - mean) r, a row is dx = (dy w - mean(dy w) - h mean(dy w h)) r, plus its row of
 // `addend` if that is given. It adds dy h to the gain's gradient and dy to the bias's. Without Centred (RMSNorm) mean
-// and second term are zero.
-template <class T, bool Centred> struct norm_gradient {
+// and second term are zero. dy is stored as DY.
+template <class T, bool Centred, class DY> struct norm_gradient {
     T* dx;  // may alias dy or x
-    T const* dy;
+    DY const* dy;
     T const* x;
     T const* w;
     T const* mean;
@@ -90,32 +90,32 @@ template <class T, bool Centred> struct norm_gradient {
 };
 
 // dx for rows of any width, one block per row.
-template <class T, bool Centred> struct norm_back_kernel {
+template <class T, bool Centred, class DY> struct norm_back_kernel {
     static constexpr int threads = norm_threads;
     struct shared {};
-    norm_gradient<T, Centred> of;
+    norm_gradient<T, Centred, DY> of;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
-        using sums = typename norm_gradient<T, Centred>::sums;
+        using sums = typename norm_gradient<T, Centred, DY>::sums;
         index_t const first = row * of.n;
         typename Block::template per_thread<sums> partial;
         b.phase([&](int t) {
             sums own{};
             for (index_t j = t; j < of.n; j += threads)
-                of.add(own, of.dy[first + j], of.normal(of.x[first + j], row), j);
+                of.add(own, load<T>(of.dy + first + j), of.normal(of.x[first + j], row), j);
             partial[t] = own;
         });
-        sums const means = of.means(b.fold(partial, norm_gradient<T, Centred>::both));
+        sums const means = of.means(b.fold(partial, norm_gradient<T, Centred, DY>::both));
         b.phase([&](int t) {
             for (index_t j = t; j < of.n; j += threads)
-                of.dx[first + j] = of.back(means, of.dy[first + j], of.normal(of.x[first + j], row), row, j);
+                of.dx[first + j] = of.back(means, load<T>(of.dy + first + j), of.normal(of.x[first + j], row), row, j);
         });
     }
 };
 
 // A row's contribution to the gain's gradient.
-template <class T, bool Centred> struct gain_term {
-    norm_gradient<T, Centred> of;
-    [[nodiscard]] bool in_groups() const { return are_in_groups(of.n, {of.dy, of.x}); }
+template <class T, bool Centred, class DY> struct gain_term {
+    norm_gradient<T, Centred, DY> of;
+    [[nodiscard]] bool in_groups() const { return are_in_groups(of.n, {of.x}) && are_in_groups(of.n, {of.dy}); }
     template <class V> CALM_HD V at(index_t row, index_t j) const {
         index_t const i = row * of.n + j;
         return load<V>(place_of<V>(of.dy + i)) * of.normal(load<V>(place_of<V>(of.x + i)), row);
@@ -124,7 +124,7 @@ template <class T, bool Centred> struct gain_term {
 
 // All gradients in one pass over memory. A block has `chunk` rows; each team of its threads keeps one row in registers,
 // and the column sums of its rows. For rows of whole 16-byte groups, at most `widest` elements.
-template <class T, bool Centred, int Groups, int Team> struct norm_gradients_kernel {
+template <class T, bool Centred, class DY, int Groups, int Team> struct norm_gradients_kernel {
     using V = group_of<T>;
     static constexpr int threads = norm_threads;
     static constexpr int teams = threads / Team;
@@ -132,14 +132,14 @@ template <class T, bool Centred, int Groups, int Team> struct norm_gradients_ker
     struct shared {
         V partial[threads];
     };
-    norm_gradient<T, Centred> of;
+    norm_gradient<T, Centred, DY> of;
     T* gains;   // (blocks, n): sums of dy h
     T* biases;  // (blocks, n): sums of dy, where Centred
     index_t rows;
     index_t chunk;
 
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-        using sums = typename norm_gradient<T, Centred>::sums;
+        using sums = typename norm_gradient<T, Centred, DY>::sums;
         typename Block::template per_thread<of_thread> g, h, gain, bias;
         b.each([&](int t) {
             for (int i = 0; i < Groups; ++i) gain[t].group[i] = bias[t].group[i] = V{};
@@ -152,7 +152,7 @@ template <class T, bool Centred, int Groups, int Team> struct norm_gradients_ker
                 sums own{};
                 if (row < last) {
                     // Past the row's end, its last group is read again and counts as zero.
-                    T const* const dy = of.dy + row * of.n;
+                    DY const* const dy = of.dy + row * of.n;
                     T const* const x = of.x + row * of.n;
                     for (int i = 0; i < Groups; ++i) g[t].group[i] = load<V>(place_of<V>(dy + within(column(t, i))));
                     for (int i = 0; i < Groups; ++i) h[t].group[i] = load<V>(place_of<V>(x + within(column(t, i))));
@@ -191,7 +191,7 @@ private:
 
     // The means of each team's row, for its threads.
     template <class Block, class Sums> CALM_HD Sums means_of_team(Block& b, Sums all) const {
-        auto const both = norm_gradient<T, Centred>::both;
+        auto const both = norm_gradient<T, Centred, DY>::both;
         if constexpr (teams == 1) {
             auto const total = b.fold(all, both);
             b.each([&](int t) { all[t] = of.means(total); });
@@ -218,8 +218,8 @@ private:
 };
 
 // Writes dx; adds to dw and, where Centred, to db. The result's bits depend on the shape alone.
-template <class T, bool Centred, class Backend>
-void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& of, T* dw, T* db, index_t rows) {
+template <class T, bool Centred, class DY, class Backend>
+void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred, DY> const& of, T* dw, T* db, index_t rows) {
     constexpr index_t most_blocks = 512;
     constexpr index_t few_rows = norm_threads / warp_size;  // at least so many rows per block: one per warp
     auto const in_one_pass = [&]<int Groups, int Team>() {
@@ -228,35 +228,35 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred> const& 
         auto const take = [&] { return ctx.workspace.template take<T>(extents<dyn, dyn>(blocks, of.n)).data(); };
         T* const gains = take();
         T* const biases = Centred ? take() : nullptr;
-        launch(ctx, blocks, norm_gradients_kernel<T, Centred, Groups, Team>{of, gains, biases, rows, chunk});
+        launch(ctx, blocks, norm_gradients_kernel<T, Centred, DY, Groups, Team>{of, gains, biases, rows, chunk});
         run_sum_axis0_at_once(ctx, dw, blocks, of.n, rows_term<T>{gains, of.n});
         if constexpr (Centred) run_sum_axis0_at_once(ctx, db, blocks, of.n, rows_term<T>{biases, of.n});
     };
     constexpr index_t group = lanes<group_of<T>>;
-    bool const whole = are_in_groups<T>(of.n, {of.dx, of.dy, of.x, of.w, of.addend});
+    bool const whole = are_in_groups<T>(of.n, {of.dx, of.x, of.w, of.addend}) && are_in_groups(of.n, {of.dy});
     if (whole && of.n <= 2 * warp_size * group) return in_one_pass.template operator()<2, warp_size>();
     if (whole && of.n <= 8 * warp_size * group) return in_one_pass.template operator()<8, warp_size>();
     if (whole && of.n <= 8 * norm_threads * group) return in_one_pass.template operator()<8, norm_threads>();
-    run_sum_axis0(ctx, dw, rows, of.n, gain_term<T, Centred>{of});  // before dx overwrites what it reads
+    run_sum_axis0(ctx, dw, rows, of.n, gain_term<T, Centred, DY>{of});  // before dx overwrites what it reads
     if constexpr (Centred) run_add_sum_axis0(ctx, db, of.dy, rows, of.n);
-    launch(ctx, rows, norm_back_kernel<T, Centred>{of});
+    launch(ctx, rows, norm_back_kernel<T, Centred, DY>{of});
 }
 
-template <block_backend Backend, class T>
-void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r,
+template <block_backend Backend, class T, class DY>
+void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, DY const* dy, T const* x, T const* w, T const* r,
                        index_t rows, index_t n, T const* addend = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, false>{dx, dy, x, w, nullptr, r, n, addend}, dw, static_cast<T*>(nullptr),
-                       rows);
+    run_norm_gradients(ctx, norm_gradient<T, false, DY>{dx, dy, x, w, nullptr, r, n, addend}, dw,
+                       static_cast<T*>(nullptr), rows);
 }
 template <block_backend Backend, class Y, class T>
 void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
                     index_t n, double eps) {
     launch(ctx, rows, layer_norm_kernel<T, Y>{y, mean, r, x, w, b, n, eps});
 }
-template <block_backend Backend, class T>
-void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
-                         T const* r, index_t rows, index_t n, T const* addend = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, true>{dx, dy, x, w, mean, r, n, addend}, dw, db, rows);
+template <block_backend Backend, class T, class DY>
+void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, DY const* dy, T const* x, T const* w,
+                         T const* mean, T const* r, index_t rows, index_t n, T const* addend = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, true, DY>{dx, dy, x, w, mean, r, n, addend}, dw, db, rows);
 }
 
 }  // namespace calm::detail

@@ -38,10 +38,10 @@ template <class T> struct rows_term {
 };
 
 // out (chunks, width) = or += the sums of term.at<V>(row, column) over the rows of a chunk. A block has one chunk and
-// 32 columns; several threads share each column. V is a group if rows are whole groups.
-template <class V, class Term> struct sum_axis0_kernel {
+// Columns columns; several threads share each column. V is a group if rows are whole groups.
+template <class V, class Term, int Columns> struct sum_axis0_kernel {
     using T = lane_t<V>;
-    static constexpr int columns = 32;
+    static constexpr int columns = Columns;
     static constexpr int threads = 256;
     static constexpr int across = columns / lanes<V>;  // threads per row
     static constexpr int down = threads / across;      // rows in parallel
@@ -210,12 +210,14 @@ template <block_backend Backend, class T> void run_fill(context<Backend> const& 
 template <class Backend, class T, class Term>
 void run_sums_of_chunks(context<Backend> const& ctx, T* out, index_t rows, index_t width, index_t chunk,
                         bool accumulates, Term const& term) {
-    auto const by = [&]<class V>() {
-        index_t const blocks = blocks_for(rows, chunk) * blocks_for(width, 32);
-        launch(ctx, blocks, sum_axis0_kernel<V, Term>{term, out, rows, width, chunk, accumulates});
+    constexpr int narrow = 32, wide = 128;  // wide: long runs of memory, where many chunks occupy a device anyway
+    auto const by = [&]<class V, int Columns>() {
+        index_t const blocks = blocks_for(rows, chunk) * blocks_for(width, Columns);
+        launch(ctx, blocks, sum_axis0_kernel<V, Term, Columns>{term, out, rows, width, chunk, accumulates});
     };
-    bool const in_groups = term.in_groups() && are_in_groups<T>(width, {out});
-    in_groups ? by.template operator()<group_of<T>>() : by.template operator()<T>();
+    if (!term.in_groups() || !are_in_groups<T>(width, {out})) return by.template operator()<T, narrow>();
+    if (width >= wide && rows > chunk) return by.template operator()<group_of<T>, wide>();
+    by.template operator()<group_of<T>, narrow>();
 }
 // total (width) += the sum over rows of term.at<V>(row, column), in one launch: for few rows.
 template <class Backend, class T, class Term>
