@@ -167,11 +167,15 @@ compiled_functions const& entry::on(device_choice const& device, held_weights we
         if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
     }
     if (found == work.end()) {
-        std::string compiled;
+        std::string compiled, others;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
+        for (auto const& one : registered())
+            if (needed == needed_work::all && one.work.contains(chosen))
+                others += (others.empty() ? "" : " or ") + one.name;
+        if (!others.empty()) others = ". Use --config " + others + ", which is";
         throw error(errc::config,
                     "--device " + device.text() + (is_bf16 ? " --dtype bf16" : "") + ": the configuration " + name +
-                        " is compiled for " + compiled + ", not for " + chosen +
+                        " is compiled for " + compiled + ", not for " + chosen + others +
                         ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
     auto const why = is_auto && is_first_rank() ? "" : found->second.unavailable_reason(device.number_here());

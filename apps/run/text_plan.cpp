@@ -1,6 +1,7 @@
 #include "run/text_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "calm/base/quoted.hpp"
@@ -260,6 +261,13 @@ void require_possible(text_choices const& given, std::span<entry const> compiled
         if (steps && warmup && *steps <= *warmup)
             refuse(sentence("--", prefix, "warmup: expected fewer steps than the ", *steps, " of --", prefix,
                             "steps, found ", *warmup));
+}
+
+std::vector<entry> configurations_for(device_choice const& device, std::span<entry const> compiled) {
+    std::vector<entry> some;
+    std::copy_if(compiled.begin(), compiled.end(), std::back_inserter(some),
+                 [&](entry const& one) { return device.name == "auto" || one.work.contains(device.name); });
+    return some.empty() ? std::vector<entry>(compiled.begin(), compiled.end()) : some;
 }
 
 text_plan plan_of_text(text_facts const& text, text_choices const& given, std::span<entry const> compiled) {

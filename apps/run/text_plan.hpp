@@ -42,6 +42,10 @@ std::vector<std::string> choice_problems(entry const& one, text_choices const& g
 // configuration.
 void require_possible(text_choices const& given, std::span<entry const> compiled);
 
+// Those of `compiled` to choose from for a device: the ones compiled for it. All, if the device is auto or none is
+// compiled for it.
+std::vector<entry> configurations_for(device_choice const& device, std::span<entry const> compiled);
+
 // Plans for a text and keeps the given choices. An autoregressive model is planned only if its configuration is given.
 // Throws errc::usage as require_possible() does, and errc::config if no CALM configuration or not the given
 // configuration is compiled.

@@ -85,7 +85,9 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
                            .tenth = size.tenth,
                            .is_generated = is_generated(o.data.sources),
                            .has_own_symbols = is_markov(o.data.sources)};
-    auto plan = plan_of_text(facts, asked, compiled_configurations());
+    // A configuration that is named is kept, whatever it is compiled for.
+    auto const& all = compiled_configurations();
+    auto plan = plan_of_text(facts, asked, asked.configuration.empty() ? configurations_for(o.device, all) : all);
     auto const choices = record_of(given);
     for (auto& row : plan.why)
         if (before != nullptr && calm::value_of(before->plan, row.option) != nullptr &&

@@ -185,6 +185,24 @@ BOOST_AUTO_TEST_CASE(the_plan_follows_the_measured_rules) {
     BOOST_TEST(*chain.block == 64);
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_for_a_device_takes_what_is_compiled_for_it) {
+    auto all = usual();
+    for (auto& one : all) one.work.emplace("cpu", compiled_functions());
+    auto const chosen = [&](char const* device) {
+        auto const some = configurations_for(device_choice::parse(device), all);
+        return plan_of_text({.bytes = 90'000'000}, in_minutes(600), some).choices.configuration;
+    };
+    auto const usual_choice = chosen("cpu");
+    BOOST_TEST(chosen("cuda") == usual_choice);  // none is compiled for it, which the device reports
+    auto const other = std::find_if(
+        all.begin(), all.end(), [&](entry const& one) { return one.name != usual_choice && !one.is_autoregressive(); });
+    other->work.emplace("cuda", compiled_functions());
+    BOOST_TEST(chosen("cuda") == other->name);
+    BOOST_TEST(chosen("cuda:1") == other->name);
+    BOOST_TEST(chosen("cpu") == usual_choice);
+    BOOST_TEST(chosen("auto") == usual_choice);
+}
+
 BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     auto const chosen = [](std::vector<entry> const& all, text_choices const& given = in_minutes(5)) {
         return plan_of_text({.bytes = 1000}, given, all).choices;
