@@ -67,7 +67,7 @@ std::string const smollm2 = CALM_FIXTURES_DIR "/tokenizers/smollm2.json";
 // A directory as transformers saves it, made once: bf16, SmolLM2's kind of tokenizer without a row for PAD, and texts
 // that end at two ids.
 std::string published() {
-    std::string const name = "published";
+    std::string name = "published";
     auto const& folder = shop().folder();
     if (std::filesystem::exists(folder.path(name))) return name;
     shop().good("train ar --config tiny-ar --tokenizer " + smollm2 +

@@ -72,19 +72,24 @@ BOOST_AUTO_TEST_CASE(screening_finds_the_argmax_of_full_precision) {
     compare<float>("large rows, whose squares overflow", 1e36F);
 }
 
-// Tokens whose logits bf16 cannot tell apart: the table's rows differ by less than its precision.
+// Tokens whose logits bf16 cannot tell apart: the table's rows differ by less than its precision. Squares of the
+// smaller rows vanish.
 BOOST_AUTO_TEST_CASE(screening_decides_between_tokens_that_bf16_confuses) {
     index_t const R = 20, V = 300;
-    auto const x = draws<float, emulated>(R * D, 3);
     numbers<float, emulated> table(static_cast<std::size_t>(V * D));
     auto const base = draws<float, emulated>(D, 4), apart = draws<float, emulated>(V * D, 5);
     for (std::size_t i = 0; i < table.size(); ++i)
         table[i] = base[i % static_cast<std::size_t>(D)] * (1 + 1e-3F * apart[i]);
-    context<emulated> ctx(1, 2);
-    auto const tokens = screened(ctx, x, table, 256);
-    auto const host_x = copied(x), host_table = copied(table);
-    for (index_t r = 0; r < R; ++r)
-        BOOST_TEST(tokens[static_cast<std::size_t>(r)] == wanted(host_x.data() + r * D, host_table), "row " << r);
+    for (float const scale : {1.0F, 1e-25F}) {
+        auto x = draws<float, emulated>(R * D, 3);
+        for (float& each : x) each *= scale;
+        context<emulated> ctx(1, 2);
+        auto const tokens = screened(ctx, x, table, 256);
+        auto const host_x = copied(x), host_table = copied(table);
+        for (index_t r = 0; r < R; ++r)
+            BOOST_TEST(tokens[static_cast<std::size_t>(r)] == wanted(host_x.data() + r * D, host_table),
+                       "row " << r << " times " << scale);
+    }
 }
 
 // argmax_token screens many rows of a large table, and only where products have full precision.
