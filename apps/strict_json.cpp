@@ -83,20 +83,20 @@ namespace {
 constexpr char const* space = " \t\r\n";
 
 // The index after the string that begins at `at`.
-std::size_t end_of_string(std::string_view text, std::size_t at) {
+std::size_t end_of_quoted(std::string_view text, std::size_t at) {
     for (++at; text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
     return at + 1;
 }
 
 // The index after the value that begins at `at`.
 std::size_t end_of_value(std::string_view text, std::size_t at) {
-    if (text[at] == '"') return end_of_string(text, at);
+    if (text[at] == '"') return end_of_quoted(text, at);
     if (text[at] != '{' && text[at] != '[') return text.find_first_of(" \t\r\n,}", at);
     for (std::size_t depth = 0;;) {
         char const c = text[at];
         depth += c == '{' || c == '[' ? 1 : 0;
         depth -= c == '}' || c == ']' ? 1 : 0;
-        at = c == '"' ? end_of_string(text, at) : at + 1;
+        at = c == '"' ? end_of_quoted(text, at) : at + 1;
         if (depth == 0) return at;
     }
 }
@@ -107,7 +107,7 @@ std::string raw_value(std::string_view object, std::string_view key) {
     auto const skip = [&](std::size_t at) { return object.find_first_not_of(space, at); };
     auto at = skip(object.find('{') + 1);
     while (object[at] == '"') {
-        auto const end_of_key = end_of_string(object, at);
+        auto const end_of_key = end_of_quoted(object, at);
         auto const name = nlohmann::json::parse(object.substr(at, end_of_key - at)).get<std::string>();
         auto const value = skip(skip(end_of_key) + 1);  // after the colon
         auto const end = end_of_value(object, value);

@@ -29,12 +29,12 @@ constexpr char const* print_resolved = "--print-config";
 constexpr char const* completion = "--completion";
 constexpr char const* print_version = "--version";
 
-constexpr std::string_view prefix = "CALM_";
+constexpr std::string_view variable_prefix = "CALM_";
 constexpr std::size_t most_told = 20;  // problems
 
 // --random-patches becomes CALM_RANDOM_PATCHES.
 std::string variable_of(std::string const& option) {
-    std::string variable(prefix);
+    std::string variable(variable_prefix);
     for (char const c : option.substr(2))
         variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     return variable;
@@ -315,7 +315,7 @@ void command::take_environment() {
     for (char** at = ::environ; at != nullptr && *at != nullptr; ++at) {
         std::string const line = *at;
         auto const equals = line.find('=');
-        if (!line.starts_with(prefix) || equals == std::string::npos || equals + 1 == line.size()) continue;
+        if (!line.starts_with(variable_prefix) || equals == std::string::npos || equals + 1 == line.size()) continue;
         std::string const variable = line.substr(0, equals), value = line.substr(equals + 1);
         if (std::find(known.begin(), known.end(), variable) == known.end()) {
             problem("the environment variable " + variable + " belongs to no option" + did_you_mean(variable, known));

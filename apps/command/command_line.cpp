@@ -427,7 +427,7 @@ std::string usage_of_train(std::size_t columns = usual_columns) {
                    columns);
 }
 
-template <class Number> std::string text_of(Number value) {
+template <class Number> std::string text_if_set(Number value) {
     if constexpr (std::is_integral_v<Number>)
         return value > 0 ? std::to_string(value) : "";
     else
@@ -438,10 +438,10 @@ template <class Number> std::string text_of(Number value) {
 template <class Recipe> class recipe_defaults {
 public:
     recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
-        put("--steps", [](Recipe const& r) { return text_of(r.steps); });
-        put("--accumulation", [](Recipe const& r) { return text_of(r.accumulation); });
-        put("--rate", [](Recipe const& r) { return text_of(r.rate); });
-        put("--muon", [](Recipe const& r) { return text_of(r.optimizer.muon); });
+        put("--steps", [](Recipe const& r) { return text_if_set(r.steps); });
+        put("--accumulation", [](Recipe const& r) { return text_if_set(r.accumulation); });
+        put("--rate", [](Recipe const& r) { return text_if_set(r.rate); });
+        put("--muon", [](Recipe const& r) { return text_if_set(r.optimizer.muon); });
         put("--warmup", [](Recipe const& r) { return std::to_string(r.warmup); });
         put("--schedule",
             [](Recipe const& r) { return std::string(r.schedule == rate_schedule::cosine ? "cosine" : "constant"); });
@@ -645,9 +645,9 @@ void declare(command& c, train_autoencoder_command& o) {
                                             0, limits::weight);
     add_training(c, o, trained::autoencoder);
     recipe_defaults<autoencoder_recipe> defaults(c, o, &recipes::autoencoder);
-    defaults.put("--batch", [](auto const& r) { return text_of(r.batch_tokens); });
-    defaults.put("--kl-weight", [](auto const& r) { return text_of(r.objective.kl_weight); });
-    defaults.put("--random-patches", [](auto const& r) { return text_of(r.random_patches); });
+    defaults.put("--batch", [](auto const& r) { return text_if_set(r.batch_tokens); });
+    defaults.put("--kl-weight", [](auto const& r) { return text_if_set(r.objective.kl_weight); });
+    defaults.put("--random-patches", [](auto const& r) { return text_if_set(r.random_patches); });
     c.appendix("the defaults of the configurations", defaults_of(trained::autoencoder));
 }
 
@@ -696,8 +696,8 @@ void declare(command& c, train_ar_command& o) {
     add_training(c, o, trained::autoregressive);
     add_measures(c, o);
     recipe_defaults<autoregressive_recipe> defaults(c, o, &recipes::autoregressive);
-    defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
-    defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
+    defaults.put("--batch", [](auto const& r) { return text_if_set(r.sequences); });
+    defaults.put("--block", [](auto const& r) { return text_if_set(r.block_tokens); });
     defaults.put("--patch-level", [](auto const& r) { return r.level.first_phase() > 0 ? r.level.text() : ""; });
     c.appendix("the defaults of the configurations", defaults_of(trained::autoregressive));
 }
@@ -712,8 +712,8 @@ void declare(command& c, train_calm_command& o) {
     add_training(c, o, trained::calm);
     add_measures(c, o);
     recipe_defaults<calm_recipe<any_objective>> defaults(c, o, &recipes::calm);
-    defaults.put("--batch", [](auto const& r) { return text_of(r.sequences); });
-    defaults.put("--block", [](auto const& r) { return text_of(r.block_tokens); });
+    defaults.put("--batch", [](auto const& r) { return text_if_set(r.sequences); });
+    defaults.put("--block", [](auto const& r) { return text_if_set(r.block_tokens); });
     for (auto const& [option, value] : o.head)
         defaults.put("--head-" + option, [option = option](auto const& r) {
             auto const* const number = r.objective.fields.find_option(option);

@@ -30,7 +30,7 @@ std::string free_text(std::string const& out) {
 std::size_t checkpoint_bytes(run_plan const& plan, index_t keep) {
     std::size_t one = 0;
     for (auto const& part : plan.memory.parts)
-        if (part.name == "values" || part.name == "moments") one += part.bytes;
+        if (part.name == "parameters" || part.name == "optimizer state") one += part.bytes;
     return one * static_cast<std::size_t>(keep + 2);
 }
 

@@ -111,7 +111,7 @@ template <class Backend, class T> numbers<T, Backend> placed(std::vector<T> v) {
     return v;
 }
 
-// A device and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, executors)
+// A device and the scalar it computes with. BOOST_AUTO_TEST_CASE_TEMPLATE(name, on, test_devices)
 template <class Backend, class T> struct test_device {
     using backend = Backend;
     using scalar = T;

@@ -28,7 +28,7 @@ struct shape {
 struct shape_of_table {
     index_t n, k;
 };
-using executors_of_blocks =
+using devices_of_blocks =
     boost::mpl::list<test_device<blocks, float>, test_device<blocks, double>, test_device<emulated, float>>;
 constexpr shape shapes[] = {{0, 3, 2}, {3, 0, 2},    {3, 2, 0},      {1, 1, 1},    {1, 17, 5},
                             {7, 5, 3}, {65, 33, 17}, {130, 259, 64}, {300, 40, 31}};
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_do_not_depend_on_each_other, T, scalars) 
 
 // The row independence also holds on a device for up to sixteen rows, for any neighbours, alignment and thread order.
 // One more row selects another algorithm with other bits.
-BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, on, executors_of_blocks) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(few_rows_of_a_device_do_not_depend_on_each_other, on, devices_of_blocks) {
     using T = typename on::scalar;
     typename on::context ctx(1, 2), other(1, 1);
     other.order = thread_order::permuted;

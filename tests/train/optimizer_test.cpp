@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     small_model<test_device<cpu, float>> model;
     adamw optimizer(model);
     context<> ctx(1, 1);
-    BOOST_TEST(optimizer.moments().name() == "moments");
+    BOOST_TEST(optimizer.moments().name() == "optimizer state");
     BOOST_TEST(optimizer.moments().used() >= 2 * (21003 + 5) * sizeof(float));
     model.draw_gradients(1);
     auto const moments = optimizer.moments().used();

@@ -25,7 +25,7 @@ enum class errc : int {
     tokenizer = 6,    // tokenizer files, ids out of range
     memory = 7,       // out of memory
     non_finite = 8,   // unexpected NaN or infinity
-    distributed = 9,  // collectives
+    distributed = 9,  // another process failed, or takes part with other options
     storage = 10,     // reading, writing, renaming
     device = 11,      // a missing or failing GPU, a CPU without required instructions
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Cross-entropy and argmax over the vocabulary: logits x E^T of rows x (R, D) and a table E (V, D). Logits are computed
-// for one block of rows and one chunk of the vocabulary at a time, so all R x V of them never exist at once. With float
-// rows the table may be bf16.
+// for one block of rows at a time, in chunks of the vocabulary on the cpu, so all R x V of them never exist at once.
+// With float rows the table may be bf16.
 
 #include "calm/loss/detail/block/cross_entropy.hpp"
 #include "calm/loss/detail/block/screened_argmax.hpp"
@@ -32,11 +32,6 @@ struct logits_at_once {
         return result;
     }
 };
-
-// Minimum row stride of `width` logits. On a device each row starts at a multiple of 16 bytes, in bf16 too.
-template <class Backend> index_t stride_of_logits(index_t width) {
-    return host_memory<Backend> ? 0 : (width + 7) / 8 * 8;
-}
 
 // Adds n logits to the running sum.
 template <class T> void add_logits(running_sum<T>& sum, T const* logits, index_t n) {
@@ -105,14 +100,6 @@ void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocab
             tokens[i] = static_cast<token_id>(z.first + j);
         }
     });
-}
-
-// Logits, or their gradients, as an operand of products: as stored, fp32 or bf16.
-template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of(vocabulary_part<T> const& z) {
-    return {{z.logits, z.rows, z.width, z.stride, false}};
-}
-template <class Backend> matrix_operand<float, dyn, dyn, Backend> logits_of(vocabulary_part<bf16> const& z) {
-    return {{nullptr, z.rows, z.width, z.stride, false, z.logits}};
 }
 
 // The operations below, on views.

@@ -72,7 +72,7 @@ enum class packed_for { autoencoder, language_model };
 // tokens it is unbroken. Throws errc::usage for another name.
 [[nodiscard]] inline packing packing_of(std::string_view mode, packed_for use, special_tokens const& specials) {
     require(mode == "padded" || mode == "published" || mode == "unbroken", errc::usage, "packing '", mode,
-            "': expected padded, or published as the published models were trained");
+            "': expected padded, published (as the published models) or unbroken (without BOS, EOS and PAD)");
     if (!specials.exist()) return packing::unbroken;
     require(mode != "unbroken", errc::usage,
             "packing 'unbroken' is for a source without BOS, EOS and PAD: choose padded");

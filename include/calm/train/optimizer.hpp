@@ -372,7 +372,7 @@ private:
 
     adamw_settings settings_;
     data_parallel* work_;  // null for one rank
-    arena<Backend> moments_{"moments"};
+    arena<Backend> moments_{"optimizer state"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
     std::vector<own_mark> marks_;                   // in the same order
     std::vector<bool> uses_muon_;                   // in the same order: whether Muon updates it

@@ -143,14 +143,14 @@ private:
     [[nodiscard]] memory_plan plan() {
         bool const gathers =
             is_distributed() && rank() == 0 && host_memory<Backend>;  // the state of all ranks, to save it
-        return {
-            {{"values", weights_ + frozen_bytes_ + copies_.bytes()},
-             {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.max_pending(own_micro_batches_))) +
-                               (is_distributed() ? part_->buffer_bytes() : 0)},
-             {"moments", (is_distributed() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
-                             (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
-             {ctx_.saved.name(), ctx_.saved.peak()},
-             {ctx_.workspace.name(), ctx_.workspace.peak()}}};
+        return {{{"parameters", weights_ + frozen_bytes_ + copies_.bytes()},
+                 {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.max_pending(own_micro_batches_))) +
+                                   (is_distributed() ? part_->buffer_bytes() : 0)},
+                 {"optimizer state",
+                  (is_distributed() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
+                      (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
+                 {ctx_.saved.name(), ctx_.saved.peak()},
+                 {ctx_.workspace.name(), ctx_.workspace.peak()}}};
     }
 
     void resume() {

@@ -9,6 +9,7 @@
 #include "calm/tensor/core/kernel.hpp"
 #include "calm/tensor/core/math.hpp"
 #include "calm/tensor/detail/kernels/block/elementwise.hpp"
+#include "calm/tensor/ops/matmul.hpp"
 
 namespace calm::detail {
 
@@ -20,6 +21,19 @@ template <class T> struct vocabulary_part {
     index_t first;
     index_t stride = width;
 };
+
+// Minimum row stride of `width` logits. On a device each row starts at a multiple of 16 bytes, in bf16 too.
+template <class Backend> index_t stride_of_logits(index_t width) {
+    return host_memory<Backend> ? 0 : (width + 7) / 8 * 8;
+}
+
+// Logits, or their gradients, as an operand of products: as stored, fp32 or bf16.
+template <class Backend, class T> matrix_operand<T, dyn, dyn, Backend> logits_of(vocabulary_part<T> const& z) {
+    return {{z.logits, z.rows, z.width, z.stride, false}};
+}
+template <class Backend> matrix_operand<float, dyn, dyn, Backend> logits_of(vocabulary_part<bf16> const& z) {
+    return {{nullptr, z.rows, z.width, z.stride, false, z.logits}};
+}
 
 // Running logsumexp per row over the chunks.
 template <class T> struct running_sum {

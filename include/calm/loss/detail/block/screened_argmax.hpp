@@ -10,6 +10,7 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/token.hpp"
+#include "calm/loss/detail/block/cross_entropy.hpp"
 #include "calm/tensor/core/kernel.hpp"
 #include "calm/tensor/core/math.hpp"
 #include "calm/tensor/core/packet.hpp"
@@ -144,12 +145,13 @@ void run_screened_argmax(context<Backend>& ctx, vector_view<token_id, dyn, Backe
     }
     constexpr float u = 0x1p-9F;
     float const error = (std::is_same_v<W, bf16> ? u : 2 * u + u * u) + number<float>(D) * 0x1p-22F;
-    index_t const stride = (V + 7) / 8 * 8;
+    index_t const stride = stride_of_logits<Backend>(V);
     auto const logits = ctx.workspace.template take<float>(extents<dyn, dyn>(std::min(R, rows_at_once), stride));
     for (index_t first = 0; first < R; first += rows_at_once) {
         index_t const n = std::min(rows_at_once, R - first);
-        matrix_operand<float, dyn, dyn, Backend> const z{{logits.data(), n, V, stride, false}};
-        matmul(ctx, z, rounded_rows(rows(x_rounded, first, n)), transposed(rounded_rows(e_rounded)));
+        vocabulary_part<float> const z{logits.data(), n, V, 0, stride};
+        matmul(ctx, logits_of<Backend>(z), rounded_rows(rows(x_rounded, first, n)),
+               transposed(rounded_rows(e_rounded)));
         launch(ctx, n,
                screened_argmax_kernel<W>{tokens.data() + first, logits.data(), x.data() + first * D, table.data(),
                                          x_norms + first, e_norms, D, V, stride, error});
