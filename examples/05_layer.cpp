@@ -7,8 +7,8 @@
 #include "calm/nn/linear.hpp"
 
 template <calm::index_t D, class Space = calm::space<>> struct gated {
-    using space_type = Space;  // storage type and device; float on the cpu by default
-    using T = typename Space::storage;
+    using space_type = Space;  // device and scalar type, float on the cpu by default
+    using T = typename Space::scalar;
     static constexpr calm::index_t inputs = D, outputs = D;
     using projection = calm::linear<D, D, calm::with_bias::yes, Space>;
 

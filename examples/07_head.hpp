@@ -5,7 +5,7 @@
 #include "calm/model.hpp"
 
 template <calm::model_configuration auto C, class Space> struct guessing_head {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr calm::index_t D = C.hidden_size, L = C.autoencoder.latent_size, H = C.head.inner_size;
     template <calm::index_t In, calm::index_t Out> using linear = calm::linear<In, Out, calm::with_bias::yes, Space>;

@@ -6,4 +6,4 @@ using number = double;
 #else
 using number = float;
 #endif
-calm::linear<3, 4, calm::with_bias::yes, calm::space<calm::emulated, number, number, number, calm::bf16>> layer;
+calm::linear<3, 4, calm::with_bias::yes, calm::space<calm::emulated, number, calm::bf16>> layer;

@@ -170,7 +170,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     e.block = settings.block_tokens;
     e.seed = settings.seed;
     detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
-    auto const screen = screen_if_faster<typename Space::storage>(ctx, model.embed_tokens.weight.read());
+    auto const screen = screen_if_faster<typename Space::scalar>(ctx, model.embed_tokens.weight.read());
     autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed, ranks, screen.get());
     detail::for_each_block(blocks, settings, C.patch_size, ranks, [&](index_t number, std::span<token_id const> block) {
         detail::add_patches(scores, chosen, number, block);

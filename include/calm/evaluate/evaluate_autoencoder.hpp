@@ -21,7 +21,7 @@ namespace calm {
 // Scores patches that come one after another. Each patch has the noise of its number, its position in
 // stream::posterior. With several ranks each computes some of the chunks. Context and model outlive it.
 template <autoencoder_configuration C, class Space> class autoencoder_scoring {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
 
 public:
@@ -145,7 +145,7 @@ autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ct
     constexpr auto K = static_cast<std::size_t>(C.patch_size);
     require(tokens.size() % K == 0, errc::usage, "calm::evaluate_autoencoder: expected whole patches of ", K,
             " tokens, found ", tokens.size(), " tokens");
-    auto const screen = screen_if_faster<typename Space::storage>(ctx, model.embed_tokens.weight.read());
+    auto const screen = screen_if_faster<typename Space::scalar>(ctx, model.embed_tokens.weight.read());
     autoencoder_scoring<C, Space> scores(ctx, model, pad, seed, ranks, screen.get());
     for (std::size_t p = 0; p < tokens.size() / K; ++p) scores.add(static_cast<index_t>(p), tokens.subspan(p * K, K));
     return scores.result();

@@ -163,7 +163,7 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
     static_assert(is_trainable<Space>,
                   "calm::save_model: expected a trainable model: one with bf16 weights is only for inference; save the "
                   "model that it was copied from, or convert its directory");
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     auto const sizes = described_sizes(description);
     require_match(c, vocabulary, stored_model{directory, description, sizes});
     description.torch_dtype = std::is_same_v<T, double> ? "float64" : "float32";

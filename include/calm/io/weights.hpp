@@ -73,8 +73,7 @@ namespace detail {
 // Host copies of the parameters of a device's model: equal names, shapes and types in separate memory, all zero.
 template <class Space> class parameters_on_host {
 public:
-    using parameter = any_parameter<
-        space<cpu, typename Space::storage, typename Space::compute, typename Space::master, typename Space::weights>>;
+    using parameter = any_parameter<space<cpu, typename Space::scalar, typename Space::weights>>;
 
     explicit parameters_on_host(std::vector<any_parameter<Space>> const& parameters) {
         for (auto const& p : parameters)

@@ -38,7 +38,7 @@ struct feed_forward_layer
 // objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).
 template <autoencoder_configuration C, class Space = space<>> struct autoencoder {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(check::sizes_are_allowed(C),
                   "calm::autoencoder: every size of the configuration must be positive, and within calm::limits");

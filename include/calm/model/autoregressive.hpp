@@ -18,7 +18,7 @@ namespace calm {
 // A Llama language model of one configuration; parameters are named as in LlamaForCausalLM.
 template <autoregressive_configuration C, class Space = space<>> struct autoregressive_model {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(
         check::sizes_are_allowed(C.llama),

@@ -16,7 +16,7 @@ namespace calm {
 // Maps patches to hidden states (R, D). The state at position p depends on patches 0 .. p and predicts patch p + 1.
 template <model_configuration auto C, class Space = space<>> struct backbone {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(check::sizes_are_allowed(C),
                   "calm::backbone: every size of the configuration must be positive, and within calm::limits");

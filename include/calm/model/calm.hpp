@@ -15,7 +15,7 @@ namespace calm {
 // CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
 template <model_configuration auto C, class Space = space<>> struct calm_model {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(generative_head<decltype(C.head)>, "calm: the head of a configuration has to be a generative_head");
     static constexpr index_t K = C.autoencoder.patch_size;

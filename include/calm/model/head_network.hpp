@@ -15,7 +15,7 @@ namespace calm {
 
 // What a head reads at R positions.
 template <model_configuration auto C, class Space = space<>> struct head_inputs {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t K = C.autoencoder.patch_size;
@@ -38,7 +38,7 @@ template <model_configuration auto C, class Space = space<>> struct head_inputs 
 
 // Where a head writes the gradients of scale times the sum of its R losses.
 template <model_configuration auto C, class Space = space<>> struct head_gradients {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t D = C.hidden_size;
 
@@ -64,7 +64,7 @@ template <auto C, class Space> struct head_operands {
     head_gradients<C, Space> const& out;
     typename decltype(C.head)::objective const& objective;
     rng_counter first;
-    matrix_view<typename Space::storage, C.autoencoder.latent_size, Backend> const& z;
+    matrix_view<typename Space::scalar, C.autoencoder.latent_size, Backend> const& z;
     std::span<row_rng const> rngs;
     double noise_scale;
 };

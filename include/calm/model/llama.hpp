@@ -51,7 +51,7 @@ struct llama_stack
                  named<"norm", rms_norm_layer<S.hidden_size, Space, result_as::numbers, detail::eps_of<S>>>> {
     using parts = typename llama_stack::sequential;  // blocks and norm
     using typename parts::saved_activations;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t D = S.hidden_size;
     static constexpr std::size_t depth = static_cast<std::size_t>(S.num_hidden_layers);  // number of blocks

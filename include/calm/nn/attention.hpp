@@ -16,7 +16,7 @@ namespace calm {
 template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>, index_t HeadSize = D / Heads>
 struct attention {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(D % Heads == 0, "calm::attention: heads must divide the width");
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");

@@ -9,7 +9,7 @@ namespace calm {
 // Row i is the vector of token id i, initialised as normal(0, 0.02). It takes ids, so it has no `inputs`.
 template <index_t D, class Space = space<>> struct embedding {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     param<extents<dyn, D>, Space> weight;  // (V, D)
 

@@ -20,7 +20,7 @@ namespace calm {
 // Keys (after rotation) and values of B sequences of possibly different lengths. Width is kv_heads * head_size. Memory
 // doubles when a sequence outgrows it, up to the capacity.
 template <index_t Width, class Space = space<>> struct kv_cache {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using shape = extents<dyn, dyn, Width>;                  // (B, room, Width)
     using rows_read = matrix_view<T const, Width, Backend>;  // (count, Width)

@@ -15,7 +15,7 @@ template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space 
           result_as Result = result_as::numbers>
 struct linear {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;

@@ -8,7 +8,7 @@ namespace calm {
 // SwiGLU on rows of width D with Inner hidden elements.
 template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;

@@ -16,7 +16,7 @@ struct norm_eps {
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers, norm_eps Eps = norm_eps{}>
 struct rms_norm_layer {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -62,7 +62,7 @@ struct rms_norm_layer {
 // layer_norm on rows of width D with a trained gain and bias.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct layer_norm_layer {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -110,7 +110,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
 // expression.
 template <index_t D, class Space = space<>> struct layer_norm_no_affine {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;

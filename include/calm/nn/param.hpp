@@ -31,12 +31,12 @@ enum class role {
 template <class Extents, class Space = space<>> struct param {
     using space_type = Space;
     static constexpr std::size_t rank = Extents::rank;  // number of dimensions
-    // Matrices use the space's weight type; biases and gains use its storage type.
-    using value_type = std::conditional_t<(rank > 1), typename Space::weights, typename Space::storage>;
+    // Matrices use the space's weight type; biases and gains use its scalar type.
+    using value_type = std::conditional_t<(rank > 1), typename Space::weights, typename Space::scalar>;
 
     view<value_type, Extents, typename Space::backend> value{nullptr, Extents()};  // null until memory is assigned
     // Accumulated gradient; null for inference.
-    view<typename Space::compute, Extents, typename Space::backend> grad{nullptr, Extents()};
+    view<typename Space::scalar, Extents, typename Space::backend> grad{nullptr, Extents()};
     role starts = role::weight;  // for `initialise`
     int received_gradients = 0;  // calls of gradient() since the last update
 
@@ -86,8 +86,8 @@ template <class Layer, class Visitor>
 // A parameter with its static shape erased. A single visitor collects these, so that a model's visit is compiled for
 // that visitor only and not for every algorithm on parameters.
 template <class Space = space<>> struct any_parameter {
-    using value_type = typename Space::storage;
-    using gradient_type = typename Space::compute;  // element type of the gradient
+    using value_type = typename Space::scalar;
+    using gradient_type = typename Space::scalar;  // element type of the gradient
     using backend = typename Space::backend;
     template <class T> using flat = view<T, extents<dyn>, backend>;  // its elements as a vector
     // Flat values; if matrices have another type, a variant of both types, for with_values.
@@ -135,7 +135,7 @@ namespace detail {
 // The visitor that collects parameters. One type serves all models of a space, so shared layers compile their visit
 // once.
 template <class Space> struct parameter_list {
-    using G = typename Space::compute;
+    using G = typename Space::scalar;
     std::vector<any_parameter<Space>> all;
 
     template <class E, class Other> [[gnu::cold]] void operator()(std::string const& name, param<E, Other>& p) {
@@ -223,7 +223,7 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
     static_assert(is_trainable<space_of<Model>>, "calm::initialise: expected a trainable model, found one with bf16 "
                                                  "weights; initialise a float model and copy its parameters");
     std::uint64_t first = 0;
-    using T = typename space_of<Model>::storage;
+    using T = typename space_of<Model>::scalar;
     for (auto const& p : parameters_of(model)) {
         if (p.starts == role::weight || p.starts == role::xavier) {
             key const draws{ctx.seed, stream::initialise, 0};
@@ -245,7 +245,7 @@ template <class Model, class Backend> void initialise(context<Backend> const& ct
 // parameters_of or both from frozen_parameters_of. Values are rounded to nearest even if `to` stores bf16 weights.
 // Throws errc::usage if the lists differ.
 template <class To, class From>
-requires(std::is_same_v<typename To::storage, typename From::storage>) void copy_parameters(
+requires(std::is_same_v<typename To::scalar, typename From::scalar>) void copy_parameters(
     auto const& ctx, std::vector<any_parameter<To>> const& to, std::vector<any_parameter<From>> const& from) {
     require(to.size() == from.size(), errc::usage, "calm::copy_parameters: expected equal numbers of parameters, ",
             "found ", to.size(), " and ", from.size());

@@ -15,7 +15,7 @@ namespace calm {
 template <class Layer, std::size_t N, std::size_t First = 0> struct repeated_layer {
     static_assert(N > 0, "calm::repeated_layer: expected at least one layer");
     using space_type = space_of<Layer>;
-    using scalar = typename space_type::storage;
+    using scalar = typename space_type::scalar;
     static constexpr std::size_t depth = N;  // number of layers
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;

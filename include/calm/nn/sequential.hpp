@@ -29,7 +29,7 @@ struct relu {
 template <class Function, index_t D, class Space = space<>, result_as Result = result_as::numbers>
 struct elementwise_layer {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
@@ -128,7 +128,7 @@ template <class... Layers> struct sequential {
     using first = detail::tuple_element_t<0, tuple>;         // takes x
     using last = detail::tuple_element_t<depth - 1, tuple>;  // returns y
     using space_type = space_of<first>;
-    using scalar = typename space_type::storage;
+    using scalar = typename space_type::scalar;
     static constexpr index_t inputs = first::inputs;
     static constexpr index_t outputs = last::outputs;
 
@@ -248,7 +248,7 @@ private:
 // y = x + inner(x). Parameter names are those that `inner` gives.
 template <class Layer> struct residual {
     using space_type = space_of<Layer>;
-    using scalar = typename space_type::storage;
+    using scalar = typename space_type::scalar;
     static constexpr index_t inputs = Layer::inputs;
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");

@@ -27,7 +27,7 @@ namespace calm {
 // AdamW with decoupled weight decay, as torch.optim.AdamW. It keeps pointers to the model's parameters: the model must
 // not move while the optimizer lives. `adamw optimizer(model)` deduces the model's space, float or double.
 template <class Space = space<>> class adamw {
-    using T = typename Space::master;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
                   "calm::adamw: parameters must be float or double");

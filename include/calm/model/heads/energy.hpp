@@ -27,7 +27,7 @@ namespace calm {
 // x + W_down(silu(gate) * up), (gate, up) = W_4 silu(W_2 silu(W_0 [LN(x); y])).
 template <index_t D, class Space = space<>> struct energy_block {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
@@ -174,7 +174,7 @@ template <auto C, class Space, class Y, class Targets, class Back>
 void add_energy_loss(context<typename Space::backend>& ctx, total_view<typename Space::backend> const& total,
                      Y const& y, head_inputs<C, Space> const& in, head_gradients<C, Space> const& out,
                      energy_objective const& o, Targets const& targets, Back const& backward) {
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     constexpr index_t L = C.autoencoder.latent_size;
     arena_scope const scope(ctx.workspace);
     index_t const positions = in.mean.extent(0);

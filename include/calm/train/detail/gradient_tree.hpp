@@ -33,7 +33,7 @@ template <class Do, class T> void run_tree(context<cpu> const& ctx, tree_memory<
 // Partial sums within a step: one for each 1 bit in the number of a micro-batch. Keeps pointers to the parameters, as
 // the optimizer does.
 template <class Space> class gradient_tree {
-    using T = typename Space::compute;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
 
 public:

@@ -40,10 +40,8 @@ enum class gradient_exchange { during_backward, after_backward };
 // at a time is packed in device memory. Chunks of a device go directly to other ranks if the process group has a device
 // transport (process_group::devices), otherwise through host memory.
 template <class Space> class sharded_optimizer final : public data_parallel {
-    using T = typename Space::compute;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
-    static_assert(std::is_same_v<T, typename Space::master> && std::is_same_v<T, typename Space::storage>,
-                  "calm::sharded_optimizer: expected weights, gradients and optimizer state of one type");
 
 public:
     // Context and ranks outlive it. Up to most_in_flight exchanges are in flight, each with at most `piece` elements

@@ -30,7 +30,7 @@ namespace calm::detail {
 
 template <class Space> std::size_t bytes_of_parameters(std::vector<any_parameter<Space>> const& parameters) {
     std::size_t bytes = 0;
-    for (auto const& p : parameters) bytes += static_cast<std::size_t>(p.size()) * sizeof(typename Space::storage);
+    for (auto const& p : parameters) bytes += static_cast<std::size_t>(p.size()) * sizeof(typename Space::scalar);
     return bytes;
 }
 

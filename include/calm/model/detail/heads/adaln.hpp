@@ -74,7 +74,7 @@ template <class T> struct sinusoids {
 // initialised to zero. The caller uses the other maps.
 template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t D = Norm::outputs;
     using rows_view = matrix_view<T, D, Backend>;         // (R N, D)
@@ -138,7 +138,7 @@ template <class Norm, index_t Parts, class Space = space<>> struct adaptive_norm
 // x + gate * W_2 silu(W_0 (LN(x) * (1 + scale) + shift)).
 template <index_t D, class Space = space<>> struct adaln_block {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t inputs = D;
@@ -195,7 +195,7 @@ template <index_t D, class Space = space<>> struct adaln_block {
 // zero.
 template <index_t L, index_t D, index_t Parts, std::size_t Depth, class Space = space<>> struct adaln_network {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr index_t sinusoid = 2 * detail::frequencies;  // width of the sinusoidal embedding

@@ -51,7 +51,7 @@ template <class T> struct take_token {
 // W_c [e(t_(k-1)), .., e(t_(k-K+1))]. Without LooksBack the W_c term is absent.
 template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>> struct draft_network {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using scalar = T;
     static constexpr bool looks_back = LooksBack && K > 1;    // whether tokens see earlier ones

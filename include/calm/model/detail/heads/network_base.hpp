@@ -18,7 +18,7 @@ namespace calm::detail {
 // and an objective that `require_allowed` checks.
 template <model_configuration auto C, class Space, class Network> struct head_network_base {
     using space_type = Space;
-    using T = typename Space::storage;
+    using T = typename Space::scalar;
     using Backend = typename Space::backend;
     using scalar = T;
     using backend = Backend;
