@@ -15,6 +15,7 @@ using namespace calm::test;
 namespace {
 
 constexpr index_t D = 64;
+using weight_types = boost::mpl::list<float, bf16>;
 
 // Logits of a row by double, and the first largest of them.
 template <class Table> token_id wanted(float const* x, Table const& table) {
@@ -90,6 +91,49 @@ BOOST_AUTO_TEST_CASE(screening_decides_between_tokens_that_bf16_confuses) {
             BOOST_TEST(tokens[static_cast<std::size_t>(r)] == wanted(host_x.data() + r * D, host_table),
                        "row " << r << " times " << scale);
     }
+}
+
+// Rounding moves the logits of the two best tokens of each row as far apart as it can, to the wrong side: x is halfway
+// between two numbers of bf16, and ties are rounded to even. Each product of token 7 loses 2^-8 of it, each of token 9
+// gains almost 2^-8.
+BOOST_AUTO_TEST_CASE_TEMPLATE(screening_allows_for_the_largest_rounding, W, weight_types) {
+    index_t const R = 3, V = 300;
+    numbers<float, emulated> x(static_cast<std::size_t>(R * D));
+    numbers<W, emulated> table(static_cast<std::size_t>(V * D));
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<W>(0.0F);
+    for (index_t i = 0; i < D; ++i) {
+        bool const is_first = i < D / 2;
+        for (index_t r = 0; r < R; ++r) x[static_cast<std::size_t>(r * D + i)] = is_first ? 1 + 0x1p-8F : 1 + 0x3p-8F;
+        table[static_cast<std::size_t>((is_first ? 7 : 9) * D + i)] = static_cast<W>(is_first ? 1.0F : 1 - 0x1p-7F);
+    }
+    context<emulated> ctx(1, 2);
+    auto const tokens = screened(ctx, x, table, 256);
+    auto const host_x = copied(x);
+    auto const host_table = copied(table);
+    for (index_t r = 0; r < R; ++r) {
+        BOOST_TEST(wanted(host_x.data() + r * D, host_table) == 7);
+        BOOST_TEST(tokens[static_cast<std::size_t>(r)] == 7, "row " << r);
+    }
+}
+
+// As without screening: NaN is never the largest. Token 0 if all logits are NaN, and infinite logits count.
+BOOST_AUTO_TEST_CASE(screening_ignores_logits_that_are_nan) {
+    index_t const V = 600;
+    float const nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    auto const chosen = [&](float of_3, float of_259, float of_260, float of_others) {
+        numbers<float, emulated> x(static_cast<std::size_t>(D)), table(static_cast<std::size_t>(V * D));
+        for (auto& each : x) each = 1;
+        for (auto& each : table) each = of_others;
+        table[static_cast<std::size_t>(3 * D)] = of_3;
+        table[static_cast<std::size_t>(259 * D)] = of_259;
+        table[static_cast<std::size_t>(260 * D)] = of_260;
+        context<emulated> ctx(1, 2);
+        return screened(ctx, x, table, 256).front();
+    };
+    BOOST_TEST(chosen(nan, 1, 0, 0) == 259);
+    BOOST_TEST(chosen(nan, nan, 2, -1) == 260);
+    BOOST_TEST(chosen(nan, 1, infinity, 0) == 260);
+    BOOST_TEST(chosen(nan, nan, nan, nan) == 0);
 }
 
 // argmax_token screens many rows of a large table, and only where products have full precision.

@@ -218,8 +218,8 @@ void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& lo
                                                          detail::as_view(table), targets, scale);
 }
 
-// tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk. Throws
-// errc::usage if sizes do not match.
+// tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk; on
+// a device that screens, the rows and an fp32 table in bf16 too. Throws errc::usage if sizes do not match.
 template <tensor_like X, tensor_like Table>
 void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
                   Table const& table) {

@@ -8,7 +8,7 @@
 namespace calm {
 
 // From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
-// in fp32. The error of an element is at most 2^-8 of its sum of |a b|, plus fp32 rounding. Results keep their storage
+// in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage
 // type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32.
 template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
     ctx.products_in_bf16 = true;
@@ -66,7 +66,7 @@ inline constexpr bool has_bf16_products = false;
 #endif
 
 // From now on `matmul` of float with this context may round both factors to bf16 (nearest, ties to even); it
-// accumulates in fp32, with the same bits for any number of threads. The error of an element is at most 2^-8 of its sum
+// accumulates in fp32, with the same bits for any number of threads. The error of an element is at most 2^-7 of its sum
 // of |a b|, plus fp32 rounding. Results keep their storage type. Products of at most 64 rows may stay fp32, because
 // reading the factors dominates, and so do products inside attention. A factor with a copy in ctx.copies is replaced by
 // the copy, which may be rounded differently.

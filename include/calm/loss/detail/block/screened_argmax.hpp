@@ -2,7 +2,7 @@
 // Argmax over the vocabulary for many rows on a device: tensor cores compute the logits in bf16, and fp32 decides among
 // the tokens that rounding leaves possible. Sizes: R rows x (R, D), a table E (V, D).
 //
-// With u = 2^-9, rounding x and E to bf16 changes a logit by at most (2 u + u^2) |x| |e| (Cauchy and Schwarz), and sums
+// With u = 2^-8, rounding x and E to bf16 changes a logit by at most (2 u + u^2) |x| |e| (Cauchy and Schwarz), and sums
 // of D terms in fp32 by D 2^-24 |x| |e| each. A token can be the argmax only if its upper bound reaches the largest
 // lower bound.
 
@@ -47,7 +47,8 @@ template <class T> struct norms_kernel {
     }
 };
 
-// tokens[r] = the argmax of row r. One block per row: each thread computes the possible tokens among its own in fp32.
+// tokens[r] = the argmax of row r; NaN is never the largest. One block per row: each thread computes the possible
+// tokens among its own in fp32.
 template <class W> struct screened_argmax_kernel {
     static constexpr int threads = 256;
     struct shared {};
@@ -71,17 +72,21 @@ template <class W> struct screened_argmax_kernel {
         typename Block::template per_thread<float> lowest;
         b.phase([&](int t) {
             float most = -std::numeric_limits<float>::infinity();
-            for (index_t v = t; v < width; v += threads) most = math::max(most, z[v] - reach * e_norms[v]);
+            for (index_t v = t; v < width; v += threads) {
+                float const bound = z[v] - reach * e_norms[v];
+                // Infinite where only bf16 overflows.
+                if (bound > most && bound < std::numeric_limits<float>::infinity()) most = bound;
+            }
             lowest[t] = most;
         });
         float const needed = b.max(lowest);
         typename Block::template per_thread<best> found;
         b.phase([&](int t) {
-            best own{0, -1};
+            best own{-std::numeric_limits<float>::infinity(), -1};
             for (index_t v = t; v < width; v += threads) {
                 if (z[v] + reach * e_norms[v] < needed) continue;  // NaN stays possible
                 float const exact = logit(row, v);
-                if (own.token < 0 || exact > own.value) own = {exact, v};
+                if (exact > own.value || (own.token < 0 && exact == own.value)) own = {exact, v};
             }
             found[t] = own;
         });
@@ -143,7 +148,7 @@ void run_screened_argmax(context<Backend>& ctx, vector_view<token_id, dyn, Backe
         launch(ctx, V, norms_kernel<W>{e_norms, copy.data(), table.data(), D});
         e_rounded = copy;
     }
-    constexpr float u = 0x1p-9F;
+    constexpr float u = 0x1p-8F;
     float const error = (std::is_same_v<W, bf16> ? u : 2 * u + u * u) + number<float>(D) * 0x1p-22F;
     index_t const stride = stride_of_logits<Backend>(V);
     auto const logits = ctx.workspace.template take<float>(extents<dyn, dyn>(std::min(R, rows_at_once), stride));
