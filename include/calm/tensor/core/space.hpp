@@ -16,8 +16,8 @@ template <class Backend = cpu, class Scalar = float, class Weights = Scalar> str
                   "calm::space: expected weights of the type of the other numbers, or bf16 weights with float: nothing "
                   "else is widened on reading");
     using backend = Backend;  // cpu, emulated or cuda
-    using scalar = Scalar;
-    using weights = Weights;
+    using scalar = Scalar;    // of activations, biases, gains, gradients and optimizer state
+    using weights = Weights;  // of matrices of weights
 };
 
 // float with bf16 weights: half the memory, for generation and evaluation. Results are bit-identical to a float model
