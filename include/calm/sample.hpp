@@ -3,9 +3,11 @@
 
 #include "calm/sample/generate.hpp"
 #include "calm/sample/generation_session.hpp"
+#include "calm/sample/generation_settings.hpp"
 #include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/sampler_cache.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"
+#include "calm/sample/text_batch.hpp"
 #include "calm/sample/token_sampler.hpp"

@@ -1,5 +1,7 @@
 #include "calm/tensor/ops/matmul.hpp"
 
+#include <cstring>
+
 #include "calm/eigen.hpp"
 #include "support/typed.hpp"
 
@@ -277,6 +279,28 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scala
             matmul(ctx, part, rows(a.view(), begin, count), b);
             BOOST_CHECK(std::equal(part.begin(), part.end(), c.begin() + begin * n));
         }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(independent_rows_have_the_same_bits_for_any_number_of_rows, T, scalars) {
+    using on = test_device<cpu, T>;
+    constexpr index_t most = 150;
+    for (auto const& [n, k] : {shape_of_table{37, 24}, shape_of_table{130, 130}, shape_of_table{20, 513}}) {
+        auto const a = drawn_matrix<on>(most, k, 1), b = drawn_matrix<on>(n, k, 2);
+        auto const product_of = [&](index_t rows, bool independent) {
+            typename on::context ctx(0, 2);
+            ctx.independent_rows = independent;
+            typename on::template tensor<matrix_shape> c{matrix_shape(rows, n)};
+            detail::gemm(ctx, detail::product<T>{rows, n, k, c.data(), n, a.data(), k, false, b.data(), k, true, false});
+            return c;
+        };
+        auto const single = product_of(1, false), all = product_of(most, true), usual = product_of(most, false);
+        auto const bytes = static_cast<std::size_t>(n) * sizeof(T);
+        BOOST_TEST(std::memcmp(all.data(), single.data(), bytes) == 0);
+        BOOST_TEST(std::memcmp(all.data(), usual.data(), bytes * most) != 0);  // or this test shows nothing
+        for (index_t const rows : {2, 3, 5, 16, 33, 64, 65})
+            BOOST_TEST(std::memcmp(all.data(), product_of(rows, true).data(), bytes * static_cast<std::size_t>(rows)) ==
+                       0, rows << " rows");
+    }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_bias_is_added_to_every_row, on, test_devices) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calm/base/token.hpp"
+#include "calm/sample/detail/independent_rows.hpp"
 #include "calm/tensor/core/tensor.hpp"
 #include "calm/tensor/detail/core/for_each.hpp"
 #include "calm/tensor/detail/device/graph.hpp"
@@ -92,6 +93,7 @@ public:
             for_each(ctx_, size * D, detail::put_last_row<T>{hidden_.data(), states.data(), named.there, each, D});
         };
         if (each > 1) return advance();
+        detail::independent_rows_scope<Backend> const one_order(ctx_);
         cache_.reserve(ctx_, texts, each);
         captured_step_(ctx_, {size, cache_.room()}, advance);
     }

@@ -43,6 +43,8 @@ struct sampler {
     double noise_scale = 1;                        // factor on the noise of the head
     double T = 0.5;                                // temperature
 
+    friend bool operator==(sampler const&, sampler const&) = default;
+
     // T = 1/n; throws errc::usage for another T, naming the two nearest, and unless the pool holds 1 to `limit`
     // patches.
     static sampler adaptive(temperature T, std::int64_t pool = default_pool) {

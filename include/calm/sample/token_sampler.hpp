@@ -25,6 +25,8 @@ struct token_sampler {
     index_t top_k = 0;  // 0: all
     double top_p = 1;   // in (0, 1]; 1: all
 
+    friend bool operator==(token_sampler const&, token_sampler const&) = default;
+
     // Throws errc::usage unless T is 0 or from `min_temperature` to `max_temperature`, k is at least 0 and p is in (0,
     // 1].
     static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {

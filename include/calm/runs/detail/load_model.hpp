@@ -51,6 +51,25 @@ protected:
     owned_model<Model> own_;
 };
 
+// A text_batch of Model.
+template <class Model> class loaded_texts_of final : public loaded_text_batch {
+    using batch_type = calm::text_batch<Model, typename space_of<Model>::backend>;
+
+public:
+    template <class... Arguments> explicit loaded_texts_of(Arguments&&... arguments) : batch_(arguments...) {}
+    [[nodiscard]] index_t places_left() const override { return batch_.places_left(); }
+    [[nodiscard]] bool empty() const override { return batch_.empty(); }
+    index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) override {
+        return batch_.begin(prompt, with_rule<rule_of<Model>>(settings));
+    }
+    void end(index_t place) override { batch_.end(place); }
+    generation_result& result(index_t place) override { return batch_.result(place); }
+    void step(on_patch const& report) override { batch_.step(report); }
+
+private:
+    batch_type batch_;
+};
+
 // One that generates text.
 template <class Model> class loaded_language_model : public loaded_model_of<Model> {
 public:
@@ -59,6 +78,9 @@ public:
                                             loaded_model::on_tokens const& report) override {
         return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
                               with_rule<rule_of<Model>>(settings), report);
+    }
+    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity) override {
+        return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity);
     }
 
 protected:
@@ -111,13 +133,19 @@ public:
     }
     std::vector<generation_result> generate(std::span<std::vector<token_id> const>, any_generation_settings const&,
                                             loaded_model::on_tokens const&) override {
-        throw error(errc::usage, "calm::loaded_model: expected a language model, found an autoencoder, which generates "
-                                 "no text by itself");
+        refuse();
     }
+    std::unique_ptr<loaded_text_batch> text_batch(index_t, index_t) override { refuse(); }
     evaluation evaluate(block_source const& blocks, bigram_table const*, std::span<index_t const>,
                         any_evaluation_settings const& settings, process_group* ranks) override {
         return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_,
                               detail::with_rule<sampler>(settings), ranks);
+    }
+
+private:
+    [[noreturn]] static void refuse() {
+        throw error(errc::usage, "calm::loaded_model: expected a language model, found an autoencoder, which generates "
+                                 "no text by itself");
     }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -30,6 +31,25 @@ struct model_place {
     std::uint64_t seed = 0;  // of the context
 };
 
+// Texts of a loaded model that are generated together, as calm::text_batch, with the sampler of the model's kind. Not
+// thread-safe.
+class loaded_text_batch {
+public:
+    using on_patch = std::function<bool(index_t text, generated_patch const&)>;  // false ends the text
+
+    loaded_text_batch() = default;
+    loaded_text_batch(loaded_text_batch const&) = delete;
+    loaded_text_batch& operator=(loaded_text_batch const&) = delete;
+    virtual ~loaded_text_batch() = default;
+
+    [[nodiscard]] virtual index_t places_left() const = 0;
+    [[nodiscard]] virtual bool empty() const = 0;
+    virtual index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) = 0;
+    virtual void end(index_t place) = 0;
+    virtual generation_result& result(index_t place) = 0;
+    virtual void step(on_patch const& report) = 0;
+};
+
 // A loaded model. Not thread-safe.
 class loaded_model {
 public:
@@ -44,6 +64,9 @@ public:
     virtual std::vector<generation_result> generate(std::span<std::vector<token_id> const> prompts,
                                                     any_generation_settings const& settings,
                                                     on_tokens const& report) = 0;
+    // Room for this many texts at a time, each of `capacity` patches with its prompt; the model outlives it. Throws
+    // errc::usage for an autoencoder.
+    virtual std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity) = 0;
     // As calm::evaluate_model, with the objective of config.json and the sampler of the model's kind (of an
     // autoencoder, a CALM's). `counts` may be null; `bytes` has the bytes of every token, or is empty.
     virtual evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,

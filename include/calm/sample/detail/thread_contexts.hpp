@@ -35,6 +35,7 @@ public:
         std::vector<std::exception_ptr> failed(own_.size());
         ctx.parallel_ranges(n, part, [&](index_t begin, index_t end) {
             auto const i = static_cast<std::size_t>(begin / part);
+            own_[i].independent_rows = ctx.independent_rows;
             try {
                 f(own_[i], begin, end);
             } catch (...) {

@@ -126,11 +126,16 @@ template <class T, class W> void skinny_product(product<T, W> const& p) {
     }
 }
 
+// Whether a product can be computed this way, with any number of rows.
+template <class T, class W> bool can_be_skinny(product<T, W> const& p) {
+    return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed;
+}
+
 // Whether a product is computed this way and not by tiles of a packed B: few rows, and k so long that adding up lanes
 // is cheap. Tiles sum along the depth rather than by lanes, so their last bits differ.
 template <class T, class W> bool is_skinny(product<T, W> const& p) {
     index_t const most = native_bytes == 32 ? 4 : std::clamp<index_t>(p.k / 4, 4, 64);
-    return std::is_floating_point_v<T> && p.b_transposed && !p.a_transposed && p.m <= most;
+    return can_be_skinny(p) && p.m <= most;
 }
 
 // Columns of C per task, enough to be worth a thread.

@@ -1,0 +1,183 @@
+#pragma once
+// Texts that are generated together, one patch each per step, and begin and end independently (continuous batching).
+// Sizes: K tokens per patch.
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "calm/sample/detail/independent_rows.hpp"
+#include "calm/sample/detail/sample_next.hpp"
+#include "calm/sample/generation_session.hpp"
+#include "calm/sample/generation_settings.hpp"
+#include "calm/sample/sample_token.hpp"
+#include "calm/text/special_tokens.hpp"
+
+namespace calm {
+
+// A prompt after BOS, if prompts of the vocabulary begin with BOS or the prompt is empty.
+inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
+    std::size_t const begin = special.exist() && (special.bos_first || prompt.empty()) ? 1 : 0;
+    std::vector<token_id> tokens(begin + prompt.size(), special.bos);
+    std::copy(prompt.begin(), prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
+    return tokens;
+}
+
+// What a step adds to a text.
+struct generated_patch {
+    std::span<token_id const> fresh;  // new tokens; fewer than K at the text's end
+    sampling_cost took;               // to sample the patch
+    bool last;                        // the text ended, at an end id or at max_tokens
+};
+
+// A text depends on its model, prompt and settings only. On the cpu not even the last bits depend on the other texts
+// in the batch, on the time at which it began, or on threads; a device computes more rows in another order. Model and
+// context outlive the batch.
+template <class Model, class Backend = cpu> class text_batch {
+public:
+    using settings_type = settings_of_generation<rule_of<Model>>;
+    static constexpr index_t K = Model::K;
+
+    // Called for every patch with its text's place; false ends the text.
+    using on_patch = std::function<bool(index_t text, generated_patch const&)>;
+
+    // Room for this many texts at a time, each of `capacity` patches with its prompt. Memory grows with their length.
+    text_batch(context<Backend>& ctx, Model const& model, special_tokens const& special, index_t texts,
+               index_t capacity) :
+        ctx_(ctx),
+        model_(model), special_(special), capacity_(capacity), session_(ctx, model, texts, capacity),
+        sampler_state_(ctx, model), texts_(static_cast<std::size_t>(texts)) {}
+
+    // Patches of a prompt after BOS and of max_tokens new tokens, all that a text's cache has to hold: nothing follows
+    // the last patch.
+    static index_t patches_needed(special_tokens const& special, std::span<token_id const> prompt, index_t max_tokens) {
+        index_t const begun = std::ssize(after_bos(special, prompt));
+        return (begun + K - 1) / K + std::max<index_t>(1, (max_tokens + K - 1) / K) - 1;
+    }
+
+    // How many more texts can begin.
+    [[nodiscard]] index_t places_left() const { return std::ssize(texts_) - std::ssize(active_); }
+    [[nodiscard]] bool empty() const { return active_.empty(); }  // whether no text is under way
+
+    // Begins a text with its prompt (ids without BOS), at a place that is free; returns the place. `at_once` of the
+    // settings is unused. Throws errc::usage if no place is free, if max_tokens is less than 1, or if the text needs
+    // more patches than the capacity.
+    index_t begin(std::span<token_id const> prompt, settings_type const& settings) {
+        require(places_left() > 0, errc::usage, "calm::text_batch: expected at most ", texts_.size(), " texts");
+        require(settings.max_tokens >= 1, errc::usage, "calm::text_batch: expected max_tokens of at least 1, found ",
+                settings.max_tokens);
+        index_t const needed = patches_needed(special_, prompt, settings.max_tokens);
+        require(needed <= capacity_, errc::usage, "calm::text_batch: expected a prompt and max_tokens of at most ",
+                capacity_, " patches of ", K, " tokens, found ", needed);
+        index_t place = 0;
+        while (std::binary_search(active_.begin(), active_.end(), place)) ++place;
+        session_.begin(place, padded_prompt(after_bos(special_, prompt), K, special_.pad, settings.pad_left));
+        auto& begun = texts_[static_cast<std::size_t>(place)];
+        begun = {settings, {}};
+        if (begun.settings.ends.empty()) begun.settings.ends = {special_.eos};
+        active_.insert(std::upper_bound(active_.begin(), active_.end(), place), place);
+        return place;
+    }
+
+    // Ends a text before its time; its place is free.
+    void end(index_t place) { std::erase(active_, place); }
+
+    // What a text has so far. After its end valid until its place is taken again.
+    [[nodiscard]] generation_result& result(index_t place) { return texts_[static_cast<std::size_t>(place)].result; }
+
+    // Generates one patch for every text, and ends those whose patch is the last.
+    void step(on_patch const& report) {
+        detail::independent_rows_scope<Backend> const one_order(ctx_);
+        sample();
+        continuing_.clear();
+        next_patches_.clear();
+        for (std::size_t i = 0; i < active_.size(); ++i) {
+            auto const patch = std::span<token_id const>(patches_).subspan(i * width, width);
+            if (!add_patch(active_[i], patch, took_[i], report)) continue;
+            continuing_.push_back(active_[i]);
+            next_patches_.insert(next_patches_.end(), patch.begin(), patch.end());
+        }
+        active_.swap(continuing_);
+        if (!active_.empty()) session_.append(active_, next_patches_);
+    }
+
+private:
+    static constexpr auto width = static_cast<std::size_t>(K);
+
+    struct text {
+        settings_type settings;
+        generation_result result;
+    };
+
+    [[nodiscard]] text const& text_of(std::size_t active) const {
+        return texts_[static_cast<std::size_t>(active_[active])];
+    }
+
+    // patches_ and took_ of all active texts; texts of equal rules are sampled together.
+    void sample() {
+        patches_.resize(active_.size() * width);
+        took_.resize(active_.size());
+        std::vector<std::size_t> rest(active_.size());
+        std::iota(rest.begin(), rest.end(), std::size_t{0});
+        while (!rest.empty()) {
+            auto const& first = text_of(rest.front()).settings;
+            auto const others = std::stable_partition(rest.begin(), rest.end(), [&](std::size_t i) {
+                auto const& its = text_of(i).settings;
+                return its.sampler == first.sampler && its.round == first.round;
+            });
+            sample_some(std::span(rest.begin(), others), first);
+            rest.erase(rest.begin(), others);
+        }
+    }
+
+    // Of these active texts, all with the sampler and round of the settings.
+    void sample_some(std::span<std::size_t const> some, settings_type const& settings) {
+        std::vector<patch_rng> rngs;
+        for (std::size_t const i : some) {
+            auto const& [its, made] = text_of(i);
+            rngs.push_back({active_[i], {{its.seed, stream::generation, its.prompt_number}, made.patches}});
+        }
+        std::vector<token_id> tokens(some.size() * width);
+        auto const costs = sample_next(ctx_, model_, std::span<token_id>(tokens), session_.hidden(), settings.sampler,
+                                       std::span<patch_rng const>(rngs), settings.round, &sampler_state_);
+        for (std::size_t j = 0; j < some.size(); ++j) {
+            std::copy_n(&tokens[j * width], width, &patches_[some[j] * width]);
+            took_[some[j]] = costs[j];
+        }
+    }
+
+    // Adds a patch to a text, up to an end id or max_tokens; false if the text ends.
+    bool add_patch(index_t place, std::span<token_id const> patch, sampling_cost const& took, on_patch const& report) {
+        auto& [settings, result] = texts_[static_cast<std::size_t>(place)];
+        result.draws += took.draws;
+        result.capped += took.capped ? 1 : 0;
+        ++result.patches;
+        auto const left = static_cast<std::size_t>(settings.max_tokens) - result.tokens.size();
+        auto const wanted = patch.first(std::min(patch.size(), left));
+        auto const end = std::find_first_of(wanted.begin(), wanted.end(), settings.ends.begin(), settings.ends.end());
+        result.stopped_at_eos = end != wanted.end();
+        auto const fresh = wanted.first(static_cast<std::size_t>(end - wanted.begin()));
+        result.tokens.insert(result.tokens.end(), fresh.begin(), fresh.end());
+        bool const last =
+            result.stopped_at_eos || static_cast<index_t>(result.tokens.size()) == settings.max_tokens;
+        return report(place, {fresh, took, last}) && !last;
+    }
+
+    context<Backend>& ctx_;
+    Model const& model_;
+    special_tokens special_;
+    index_t capacity_;
+    generation_session<Model, Backend> session_;
+    sampler_cache<Backend> sampler_state_;
+    std::vector<text> texts_;          // by place
+    std::vector<index_t> active_;      // places of texts under way, ascending
+    std::vector<token_id> patches_;    // (active, K)
+    std::vector<sampling_cost> took_;  // (active)
+    std::vector<index_t> continuing_;
+    std::vector<token_id> next_patches_;  // (continuing, K)
+};
+
+}  // namespace calm

@@ -1,0 +1,150 @@
+#include "calm/sample/text_batch.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+#include <map>
+
+#include "calm/sample/generate.hpp"
+#include "support/models.hpp"
+#include "support/untrained.hpp"
+
+using namespace calm;
+using namespace calm::test;
+
+namespace {
+
+using model_type = untrained::model_type;
+using batch_type = text_batch<model_type>;
+constexpr index_t K = model_type::K;
+constexpr special_tokens special{94, 95, 96};
+
+struct request {
+    std::vector<token_id> prompt;
+    generation_settings settings;
+};
+
+// Requests of which no two are equal: prompts, samplers, lengths and seeds differ.
+std::vector<request> many_requests(std::size_t count) {
+    std::vector<sampler> const rules{sampler::unchanged(), sampler::adaptive(temperature::of(0.5), 20),
+                                     sampler::batch(temperature::of(0.5), 12),
+                                     sampler::exact(temperature::of(0.7), 40), sampler::noise(temperature::of(0.3))};
+    std::vector<request> all;
+    for (std::size_t i = 0; i < count; ++i) {
+        std::vector<token_id> prompt;
+        for (std::size_t t = 0; t < i * 5 % 13; ++t) prompt.push_back(static_cast<token_id>((i * 31 + t * 7) % 90));
+        all.push_back({prompt,
+                       {.sampler = rules[i % rules.size()],
+                        .max_tokens = static_cast<index_t>(1 + i * 3 % 17),
+                        .seed = 100 + i,
+                        .prompt_number = static_cast<std::uint32_t>(i % 3)}});
+    }
+    return all;
+}
+
+generation_result alone(model_type const& model, request const& one) {
+    context<> ctx(1, 1);
+    return generate(ctx, model, std::span<token_id const>(one.prompt), special, one.settings);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_text_does_not_depend_on_the_texts_beside_it) {
+    untrained const u;
+    auto const requests = many_requests(60);
+    for (index_t const places : {3, 50}) {
+        context<> ctx(1, 2);
+        batch_type batch(ctx, u.model, special, places, 12);
+        std::map<index_t, std::size_t> at;  // request by place
+        std::size_t next = 0, compared = 0;
+        for (std::size_t steps = 0; next < requests.size() || !batch.empty(); ++steps) {
+            // Texts join a few at a time, so that they are at different patches.
+            for (std::size_t joined = 0; joined <= steps % 4 && next < requests.size() && batch.places_left() > 0;
+                 ++joined, ++next)
+                at[batch.begin(requests[next].prompt, requests[next].settings)] = next;
+            std::vector<index_t> ended;
+            batch.step([&](index_t place, generated_patch const& patch) {
+                if (patch.last) ended.push_back(place);
+                return true;
+            });
+            for (index_t const place : ended) {
+                auto const want = alone(u.model, requests[at[place]]);
+                auto const& got = batch.result(place);
+                BOOST_TEST(got.tokens == want.tokens, boost::test_tools::per_element());
+                BOOST_TEST(got.draws == want.draws);
+                BOOST_TEST(got.patches == want.patches);
+                BOOST_TEST(got.stopped_at_eos == want.stopped_at_eos);
+                ++compared;
+            }
+        }
+        BOOST_TEST(compared == requests.size());
+        BOOST_TEST(ctx.workspace.used() == 0u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(not_even_the_last_bits_of_a_hidden_state_depend_on_other_texts) {
+    untrained const u;
+    constexpr index_t texts = 70, steps = 3;
+    auto const patch_of = [](index_t text, index_t step) {
+        std::vector<token_id> patch;
+        for (index_t k = 0; k < K; ++k) patch.push_back(static_cast<token_id>((text * 13 + step * 5 + k) % 90));
+        return patch;
+    };
+    context<> ctx(1, 2), own(1, 1);
+    generation_session<model_type> together(ctx, u.model, texts, steps + 1);
+    std::vector<index_t> places;
+    for (index_t i = 0; i < texts; ++i) {
+        together.begin(i, patch_of(i, 0));
+        places.push_back(i);
+    }
+    for (index_t step = 1; step <= steps; ++step) {
+        std::vector<token_id> patches;
+        for (index_t i = 0; i < texts; ++i)
+            for (token_id const id : patch_of(i, step)) patches.push_back(id);
+        together.append(places, patches);
+    }
+    for (index_t i = 0; i < texts; i += 9) {
+        generation_session<model_type> single(own, u.model, patch_of(i, 0), steps);
+        for (index_t step = 1; step <= steps; ++step) single.append(patch_of(i, step));
+        BOOST_TEST(std::memcmp(together.hidden().data() + i * model_type::D, single.hidden().data(),
+                               sizeof(float) * static_cast<std::size_t>(model_type::D)) == 0,
+                   "text " << i);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_text_can_be_ended_and_its_place_is_free) {
+    untrained const u;
+    context<> ctx(1, 1);
+    batch_type batch(ctx, u.model, special, 2, 12);
+    auto const requests = many_requests(3);
+    auto longest = requests;
+    for (auto& one : longest) one.settings.max_tokens = 4 * K;
+    auto const first = batch.begin(longest[0].prompt, longest[0].settings);
+    auto const second = batch.begin(longest[1].prompt, longest[1].settings);
+    BOOST_TEST(batch.places_left() == 0);
+    BOOST_CHECK_THROW(batch.begin(longest[2].prompt, longest[2].settings), error);
+    // The callback ends one, end() the other.
+    batch.step([&](index_t place, generated_patch const&) { return place != first; });
+    BOOST_TEST(batch.places_left() == 1);
+    BOOST_TEST(static_cast<index_t>(batch.result(first).tokens.size()) == K);
+    batch.end(second);
+    BOOST_TEST(batch.empty());
+    auto const third = batch.begin(longest[2].prompt, longest[2].settings);
+    while (!batch.empty()) batch.step([](index_t, generated_patch const&) { return true; });
+    BOOST_TEST(batch.result(third).tokens == alone(u.model, longest[2]).tokens, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_before_it_begins) {
+    untrained const u;
+    context<> ctx(1, 1);
+    batch_type batch(ctx, u.model, special, 1, 3);
+    std::vector<token_id> const prompt(static_cast<std::size_t>(2 * K - 1), 5);  // two patches after BOS
+    BOOST_TEST(batch_type::patches_needed(special, prompt, 1) == 2);
+    BOOST_TEST(batch_type::patches_needed(special, prompt, 2 * K) == 3);
+    BOOST_TEST(batch_type::patches_needed(special, prompt, 2 * K + 1) == 4);
+    BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 2 * K + 1}), error);
+    BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 0}), error);
+    BOOST_TEST(batch.places_left() == 1);
+    batch.begin(prompt, {.max_tokens = 2 * K});
+    while (!batch.empty()) batch.step([](index_t, generated_patch const&) { return true; });
+}
