@@ -34,6 +34,7 @@
 #include "run/text_record.hpp"
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
+#include "serve/loopback.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
@@ -588,6 +589,13 @@ template <> struct described<generate_options> {
         "or torchrun share the prompts (docs/ranks.md).";
 };
 
+template <> struct described<serve_options> {
+    static constexpr char const* name = "serve";
+    static constexpr char const* what =
+        "Answers completions over HTTP as OpenAI's API does, all requests in one batch, with a page at / that shows "
+        "patches and training runs (docs/serve.md).";
+};
+
 void declare(command& c, tokenizer_options& o) {
     c.under(heading::model);
     c.number<index_t, index_t>("--vocabulary", o.vocabulary, "V",
@@ -1000,6 +1008,46 @@ void declare(command& c, generate_options& o) {
     add_execution(c, o);
 }
 
+void declare(command& c, serve_options& o) {
+    c.under(heading::common);
+    add_directory(c, "--model", o.model, model_stage, "language model in any published layout");
+    c.first_words_are("--model");
+    c.text("--run", o.run, "DIR", "the --out of train, to show its training on the page");
+    c.check_whole([&c, &o] {
+        if (o.model.empty() && o.run.empty()) c.problem("expected --model DIR, --run DIR or both");
+    });
+    c.text("--host", o.host, "ADDRESS", "address to listen on; another than loopback needs --api-key (127.0.0.1)");
+    c.number<index_t, index_t>("--port", o.port, "N", "port to listen on; 0: any free one (8080)", 0, 65'535);
+    c.text("--api-key", o.api_key, "KEY",
+           "key that clients must send as Authorization: Bearer KEY; better given as the variable CALM_API_KEY");
+    c.flag("--insecure", o.insecure, "listen on any address without a key");
+    c.check_whole([&c, &o] {
+        if (o.api_key.empty() && !o.insecure && !is_loopback(o.host))
+            c.problem("--host " + o.host +
+                      " can be reached by others: expected --api-key KEY, or --insecure to serve them without one");
+    });
+    c.under(heading::sampling, seldom::yes);
+    c.number<index_t, index_t>("--pool", o.pool, "N",
+                               "size of the pool of adaptive and batch, the most draws per patch (200)", 1,
+                               sampler::limit);
+    c.under(heading::data, seldom::yes);
+    add_pattern_of_model(c, o.pattern);
+    c.under(heading::advanced);
+    c.text("--name", o.name, "NAME", "name of the model for clients (that of its directory)");
+    c.number<index_t, index_t>("--context", o.context, "N",
+                               "most tokens of a prompt and its completion (the model's max_position_embeddings)", 1,
+                               limits::text_tokens);
+    c.number<index_t, index_t>("--at-once", o.at_once, "N",
+                               "texts generated at the same time: more is faster and takes more memory (64)", 1,
+                               most_at_once);
+    c.number<index_t, index_t>("--queue", o.queue, "N", "texts that wait; more are refused with status 429 (1024)", 1,
+                               most_at_once);
+    c.number<index_t, index_t>("--drain", o.drain, "S",
+                               "seconds that texts under way have to end after SIGTERM or Ctrl-C (30)", 0, 86'400);
+    add_weights(c, o.weights);
+    add_execution(c, o);
+}
+
 template <class Options> std::optional<Options> read_command(int argc, char const* const* argv) {
     Options o;
     command c(described<Options>::name, described<Options>::what);
@@ -1031,7 +1079,7 @@ using commands_of_train =
     list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command, train_ar_command>;
 using all_commands = list_of_commands<text_options, tokenizer_options, train_autoencoder_command, train_calm_command,
                                       train_ar_command, evaluate_options, sweep_options, generate_options,
-                                      convert_options, inspect_options, tokenize_options, plot_options>;
+                                      convert_options, inspect_options, tokenize_options, plot_options, serve_options>;
 
 }  // namespace
 
@@ -1122,6 +1170,7 @@ template std::optional<evaluate_options> read_options(int, char const* const*);
 template std::optional<sweep_options> read_options(int, char const* const*);
 template std::optional<plot_options> read_options(int, char const* const*);
 template std::optional<generate_options> read_options(int, char const* const*);
+template std::optional<serve_options> read_options(int, char const* const*);
 template std::optional<convert_options> read_options(int, char const* const*);
 template std::optional<inspect_options> read_options(int, char const* const*);
 template std::optional<tokenize_options> read_options(int, char const* const*);

@@ -30,6 +30,7 @@ struct subcommand {
 constexpr std::array subcommands{
     subcommand{"train", "train a model on your text, at once or stage by stage", train_main},
     subcommand{"generate", "continue a prompt", generate_main},
+    subcommand{"serve", "answer completions over HTTP, with a page", serve_main},
     subcommand{"evaluate", "score a model on held-out text", evaluate_main},
     subcommand{"tokenize", "show the tokens of a text", tokenize_main},
     subcommand{"inspect", "describe a model", inspect_main},

@@ -9,6 +9,7 @@ int evaluate_main(int argc, char const* const* argv);
 int generate_main(int argc, char const* const* argv);
 int inspect_main(int argc, char const* const* argv);
 int plot_main(int argc, char const* const* argv);
+int serve_main(int argc, char const* const* argv);
 int sweep_main(int argc, char const* const* argv);
 int tokenize_main(int argc, char const* const* argv);
 int train_main(int argc, char const* const* argv);

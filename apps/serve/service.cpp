@@ -1,0 +1,352 @@
+#include "serve/service.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "calm/base/detail/file.hpp"
+#include "calm/runs/detail/load_model.hpp"
+#include "calm/runs/model_tokenizer.hpp"
+#include "calm/train/detail/throughput.hpp"
+#include "program.hpp"
+#include "run/report.hpp"
+#include "run/run_record.hpp"
+#include "run/text_record.hpp"
+#include "serve/api_error.hpp"
+#include "serve/completion.hpp"
+#include "serve/http_server.hpp"
+#include "serve/loopback.hpp"
+#include "serve/page.hpp"
+#include "serve/run_files.hpp"
+#include "serve/service_metrics.hpp"
+#include "serve/text_generator.hpp"
+#include "stored_work.hpp"
+#include "strict_json.hpp"
+
+namespace calm::apps {
+
+namespace {
+
+constexpr char const* json_type = "application/json";
+constexpr char const* plain_type = "text/plain; charset=utf-8";
+constexpr index_t exact_draws = 2000;           // of the exact rule per patch: others wait for them
+constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer
+
+// Compares every byte whatever the first difference, so that the time tells nothing about the key.
+bool equal_keys(std::string_view a, std::string_view b) {
+    unsigned different = a.size() == b.size() ? 0 : 1;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        different |= static_cast<unsigned char>(a[i]) ^ (b.empty() ? 1U : static_cast<unsigned char>(b[i % b.size()]));
+    return different == 0;
+}
+
+// A model as the server offers it.
+struct served_model {
+    std::string name;
+    tokenizer const* text;
+    text_generator* generator;
+    bool autoregressive;
+    index_t K;         // tokens per patch
+    index_t capacity;  // patches per text, with its prompt
+    index_t pool;
+    std::vector<token_id> ends;
+
+    [[nodiscard]] index_t context_tokens() const { return capacity * K; }
+};
+
+// Answers requests. Its functions run on the server's thread.
+class request_router {
+public:
+    request_router(serve_options const& o, served_model const* model) :
+        options_(o), model_(model), created_(std::chrono::system_clock::now()) {}
+
+    void handle(http_request request, std::shared_ptr<http_answer> answer, std::size_t connections) {
+        auto const [status, type, body, more] = [&] {
+            try {
+                return answer_of(request, answer, connections);
+            } catch (...) {
+                return refusal({500, failure_now().text, "", ""});
+            }
+        }();
+        auto const known = std::find(std::begin(paths), std::end(paths), request.path) != std::end(paths);
+        metrics_.answered(known ? request.path : "other", status == answers_itself ? 200 : status);
+        if (status != answers_itself) answer->send(status, type, body, more);
+    }
+    void drain() { draining_ = true; }
+
+private:
+    static constexpr int answers_itself = 0;
+    struct reply {
+        int status;  // or answers_itself: of a completion
+        std::string type;
+        std::string body;
+        std::vector<http_answer::header> more = {};
+    };
+    static constexpr std::string_view paths[] = {"/",        "/health", "/v1/completions", "/v1/models",
+                                                 "/metrics", "/run",    "/run/metrics",    "/run/samples",
+                                                 "/openapi.json"};
+
+    static reply refusal(api_error const& wrong, std::vector<http_answer::header> more = {}) {
+        return {wrong.status, json_type, wrong.json(), std::move(more)};
+    }
+    static reply json_reply(nlohmann::ordered_json const& value) { return {200, json_type, json_line(value)}; }
+
+    reply answer_of(http_request const& request, std::shared_ptr<http_answer> const& answer, std::size_t connections) {
+        bool const completes = request.path == "/v1/completions";
+        if (std::string_view const expected = completes ? "POST" : "GET"; request.method != expected)
+            if (completes || request.method != "HEAD")
+                return refusal({405, "expected " + std::string(expected) + ", found " + printable_line(request.method),
+                                "", "method_not_allowed"},
+                               {{"Allow", std::string(expected)}});
+        if (request.path == "/")
+            return {200, "text/html; charset=utf-8", std::string(page_of_server()),
+                    {{"Content-Security-Policy", policy_}, {"Referrer-Policy", "no-referrer"}}};
+        if (request.path == "/openapi.json") return {200, json_type, std::string(openapi_of_server())};
+        if (request.path == "/health")
+            return draining_ ? reply{503, json_type, R"({"status":"draining"})"} : json_reply({{"status", "ok"}});
+        if (!options_.api_key.empty() && !equal_keys(request.authorization, "Bearer " + options_.api_key))
+            return refusal({401, "expected the header Authorization: Bearer KEY with the server's key", "",
+                            "invalid_api_key"},
+                           {{"WWW-Authenticate", "Bearer"}});
+        if (completes) return complete(request, answer);
+        if (request.path == "/v1/models") return json_reply({{"object", "list"}, {"data", models()}});
+        if (model_ != nullptr && request.path == "/v1/models/" + model_->name) return json_reply(models().front());
+        if (request.path == "/metrics")
+            return {200, "text/plain; version=0.0.4; charset=utf-8",
+                    metrics_.text(model_ != nullptr ? model_->generator->queued() : 0,
+                                  model_ != nullptr ? model_->generator->active() : 0, connections)};
+        if (!options_.run.empty())
+            if (auto found = run_reply(request)) return *found;
+        return refusal({404, "there is no " + printable_line(request.path) + " here; /openapi.json lists what there is",
+                        "", "not_found"});
+    }
+
+    [[nodiscard]] nlohmann::ordered_json models() const {
+        auto list = nlohmann::ordered_json::array();
+        if (model_ == nullptr) return list;
+        auto samplers = nlohmann::ordered_json::array();
+        if (!model_->autoregressive)
+            for (auto const name : sampling_rule_names) samplers.push_back(name);
+        using namespace std::chrono;
+        list.push_back({{"id", model_->name},
+                        {"object", "model"},
+                        {"created", duration_cast<seconds>(created_.time_since_epoch()).count()},
+                        {"owned_by", "calm"},
+                        {"calm",
+                         {{"kind", model_->autoregressive ? "autoregressive" : "calm"},
+                          {"patch_size", model_->K},
+                          {"context_tokens", model_->context_tokens()},
+                          {"samplers", samplers}}}});
+        return list;
+    }
+
+    // One of the files of the run, or its name.
+    [[nodiscard]] std::optional<reply> run_reply(http_request const& request) const {
+        auto const run = run_in(options_.run);
+        if (request.path == "/run") return json_reply({{"name", run.name}, {"finished", run.finished}});
+        char const* const file = request.path == "/run/metrics"   ? metrics_file
+                                 : request.path == "/run/samples" ? samples_file
+                                                                  : nullptr;
+        if (file == nullptr) return std::nullopt;
+        auto const from = offset_in_query(request.query);
+        if (!from) return refusal({400, "expected from=BYTE with a whole number", "from", ""});
+        return reply{200, plain_type, lines_from(in_directory(run.directory, file), *from, run_bytes)};
+    }
+
+    reply complete(http_request const& request, std::shared_ptr<http_answer> const& answer) {
+        try {
+            if (model_ == nullptr) throw api_error{404, "this server shows a training run and has no model", "", ""};
+            if (draining_) throw api_error{503, "the server is about to stop", "", "draining"};
+            return begin(parse_completion_request(request.body), answer);
+        } catch (api_error const& wrong) {
+            return refusal(wrong);
+        }
+    }
+
+    // Tokens of a prompt; patches of K and max_tokens more must fit the context.
+    [[nodiscard]] std::vector<token_id> tokens_of(std::variant<std::string, std::vector<token_id>> const& prompt,
+                                                  index_t max_tokens) const {
+        std::vector<token_id> tokens;
+        if (auto const* const ids = std::get_if<1>(&prompt)) {
+            for (token_id const id : *ids)
+                if (id >= model_->text->vocabulary_size())
+                    throw api_error{400, "\"prompt\": expected ids below " +
+                                             std::to_string(model_->text->vocabulary_size()) + ", found " +
+                                             std::to_string(id), "prompt", ""};
+            tokens = *ids;
+        } else {
+            auto const& text = std::get<0>(prompt);
+            // No token has more bytes than this, so a longer text is refused without the work of encoding it.
+            constexpr index_t longest_token = 1024;
+            if (std::ssize(text) > model_->context_tokens() * longest_token) refuse_length(std::ssize(text), max_tokens);
+            tokens = model_->text->encode(text);
+        }
+        auto const special = model_->text->specials();
+        index_t const begun = std::ssize(after_bos(special, tokens));
+        if (begun == 0)
+            throw api_error{400, "\"prompt\": expected a prompt: the vocabulary has no BOS to begin with", "prompt", ""};
+        if (begun % model_->K != 0 && special.pad < 0)
+            throw api_error{400, "\"prompt\": the vocabulary has no PAD: expected a multiple of " +
+                                     std::to_string(model_->K) + " tokens, found " + std::to_string(begun),
+                            "prompt", ""};
+        index_t const patches = (begun + model_->K - 1) / model_->K;
+        index_t const generated = (std::max<index_t>(1, max_tokens) + model_->K - 1) / model_->K;
+        if (patches + generated - 1 > model_->capacity) refuse_length(std::ssize(tokens), max_tokens);
+        return tokens;
+    }
+    [[noreturn]] void refuse_length(index_t prompt, index_t max_tokens) const {
+        throw api_error{400,
+                        "this model's maximum context length is " + std::to_string(model_->context_tokens()) +
+                            " tokens, and the request needs " + std::to_string(prompt + max_tokens) + " (" +
+                            std::to_string(prompt) + " in the prompt, " + std::to_string(max_tokens) +
+                            " in the completion): shorten the prompt or max_tokens",
+                        "prompt", "context_length_exceeded"};
+    }
+
+    reply begin(completion_request request, std::shared_ptr<http_answer> const& answer) {
+        if (!request.model.empty() && request.model != model_->name)
+            throw api_error{404, "there is no model " + in_quotes(request.model, '"') + " here: expected \"" +
+                                     model_->name + "\"", "model", "model_not_found"};
+        auto const rule = sampler_of_request(request, model_->autoregressive, model_->pool, exact_draws);
+        std::vector<std::vector<token_id>> prompts;
+        for (auto const& prompt : request.prompts) prompts.push_back(tokens_of(prompt, request.max_tokens));
+        auto const seed = request.seed ? *request.seed : random_seed();
+        index_t const n = request.n, max_tokens = request.max_tokens;
+        auto const to = std::make_shared<completion>(std::move(request), prompts, seed, model_->name, *model_->text,
+                                                     metrics_, answer);
+        std::vector<text_order> orders;
+        for (std::size_t i = 0; i < to->texts() && max_tokens > 0; ++i)
+            orders.push_back({to, i, prompts[i / static_cast<std::size_t>(n)],
+                              {.sampler = rule, .max_tokens = max_tokens, .seed = seed,
+                               .prompt_number = static_cast<std::uint32_t>(i), .ends = model_->ends}});
+        if (!model_->generator->has_room(orders.size()))
+            return refusal({429, "too many texts wait already: try again later", "", "queue_full"},
+                           {{"Retry-After", "1"}});
+        to->begin();
+        model_->generator->add(std::move(orders));
+        return {answers_itself, "", ""};
+    }
+    static std::uint64_t random_seed() {
+        std::random_device random;
+        return (std::uint64_t{random()} << 32) | random();
+    }
+
+    serve_options const& options_;
+    served_model const* model_;  // or null
+    std::chrono::system_clock::time_point created_;
+    std::string policy_ = policy_of_page(page_of_server());
+    service_metrics metrics_;
+    bool draining_ = false;
+};
+
+// Listens, and serves until a signal. `busy` says whether texts are under way; `cut` ends them.
+int listen_and_serve(serve_options const& o, request_router& router, std::function<bool()> const& busy,
+                     std::function<void()> const& cut) {
+    // Names by which a browser on this machine reaches a loopback address; others reach it by any name.
+    std::vector<std::string> const hosts =
+        is_loopback(o.host) ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", o.host}
+                            : std::vector<std::string>{};
+    http_server* running = nullptr;
+    http_server server(o.host, static_cast<std::uint16_t>(o.port), hosts, {},
+                       [&](http_request request, std::shared_ptr<http_answer> answer) {
+                           router.handle(std::move(request), std::move(answer), running->connections());
+                       });
+    running = &server;
+    auto const shown = o.host.find(':') != std::string::npos ? "[" + o.host + "]" : o.host;
+    log_line(sentence("listening on http://", shown, ":", server.port(), "/  (Ctrl-C stops)"));
+    note_signals();
+    std::optional<double> draining;
+    bool was_cut = false;
+    server.run([&] {
+        if (noted_signal() != 0 && !draining) {
+            draining = steady_seconds();
+            router.drain();
+            server.drain();
+            if (busy()) log_line(sentence("ending the texts under way, for at most ", o.drain, " s"));
+        }
+        if (!draining) return;
+        double const waited = steady_seconds() - *draining;
+        if (busy() && waited > static_cast<double>(o.drain) && !std::exchange(was_cut, true)) cut();
+        constexpr double to_send_the_end = 2;
+        if (!busy() && (server.connections() == 0 || waited > static_cast<double>(o.drain) + to_send_the_end))
+            server.stop();
+    });
+    return 0;
+}
+
+// The name under which a directory's model is offered: that of the run or folder.
+std::string name_of_model(std::string const& directory) {
+    auto path = std::filesystem::absolute(directory).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    if (path.filename() == model_stage) path = path.parent_path();
+    return path.filename().string();
+}
+
+}  // namespace
+
+int serve_model(loading const& from, serve_options const& o, stored_model const& stored) {
+    auto const& d = stored.description;
+    require(d.kind != model_kind::autoencoder, errc::config, stored.directory,
+            ": expected a language model, found an autoencoder, which generates no text by itself");
+    bool const autoregressive = d.kind == model_kind::autoregressive;
+    index_t const K = autoregressive ? 1 : stored.sizes.autoencoder.patch_size;
+    index_t const capacity = o.context > 0 ? (o.context + K - 1) / K : d.max_position_embeddings;
+    auto const text = load_tokenizer(stored);
+    auto const model = from.load(stored, text.vocabulary_size(), text.specials(),
+                                 {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});
+    auto const batch = model->text_batch(o.at_once, capacity);
+    text_generator generator(*batch, static_cast<std::size_t>(o.queue));
+    served_model const served{o.name.empty() ? name_of_model(stored.directory) : o.name,
+                              &text,
+                              &generator,
+                              autoregressive,
+                              K,
+                              capacity,
+                              o.pool,
+                              stored.ends};
+    log_line(sentence("model ", served.name, ": ", K, K > 1 ? " tokens per patch, " : " token per step, ",
+                      served.context_tokens(), " tokens of context, ", o.at_once, " texts at a time"));
+    request_router router(o, &served);
+    std::atomic<bool> ended = false;
+    std::thread generating([&] {
+        generator.run();
+        ended = true;
+    });
+    int status = 0;
+    auto const close = [&] {
+        generator.cut();
+        generating.join();
+    };
+    try {
+        status = listen_and_serve(
+            o, router,
+            [&] {
+                if (noted_signal() != 0) generator.close();
+                return !ended;
+            },
+            [&] { generator.cut(); });
+    } catch (...) {
+        close();
+        throw;
+    }
+    close();
+    return status;
+}
+
+int serve_run(serve_options const& o) {
+    request_router router(o, nullptr);
+    return listen_and_serve(o, router, [] { return false; }, [] {});
+}
+
+}  // namespace calm::apps

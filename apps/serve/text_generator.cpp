@@ -1,0 +1,109 @@
+#include "serve/text_generator.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "program.hpp"
+
+namespace calm::apps {
+
+void text_generator::run() {
+    std::vector<text_order> orders;
+    while (next_orders(orders)) {
+        for (auto& order : orders) begin(std::move(order));
+        if (!batch_.empty()) step();
+    }
+}
+
+bool text_generator::has_room(std::size_t texts) const {
+    std::lock_guard const lock(mutex_);
+    return !closed_ && queue_.size() + texts <= most_queued_;
+}
+
+void text_generator::add(std::vector<text_order> orders) {
+    std::lock_guard const lock(mutex_);
+    std::move(orders.begin(), orders.end(), std::back_inserter(queue_));
+    change_.notify_one();
+}
+
+void text_generator::close() {
+    std::lock_guard const lock(mutex_);
+    closed_ = true;
+    change_.notify_one();
+}
+
+void text_generator::cut() {
+    std::lock_guard const lock(mutex_);
+    closed_ = cut_ = true;
+    change_.notify_one();
+}
+
+std::size_t text_generator::queued() const {
+    std::lock_guard const lock(mutex_);
+    return queue_.size();
+}
+
+std::size_t text_generator::active() const {
+    std::lock_guard const lock(mutex_);
+    return active_;
+}
+
+bool text_generator::next_orders(std::vector<text_order>& orders) {
+    // Few prompts per step, so that texts under way do not wait for many prompts of others.
+    constexpr std::size_t most_at_a_step = 8;
+    orders.clear();
+    std::unique_lock lock(mutex_);
+    active_ = static_cast<std::size_t>(std::count_if(under_way_.begin(), under_way_.end(),
+                                                     [](text_order const& one) { return one.to != nullptr; }));
+    if (batch_.empty()) change_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+    auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.places_left()));
+    while (!queue_.empty() && orders.size() < room) {
+        orders.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+    }
+    return !orders.empty() || !batch_.empty() || !closed_;
+}
+
+void text_generator::begin(text_order order) {
+    if (!order.to->wanted()) return;
+    try {
+        auto const place = static_cast<std::size_t>(batch_.begin(order.prompt, order.settings));
+        if (under_way_.size() <= place) under_way_.resize(place + 1);
+        under_way_[place] = std::move(order);
+    } catch (...) {
+        order.to->fail(order.number, failure_now().text);
+    }
+}
+
+void text_generator::step() {
+    bool cut = false;
+    {
+        std::lock_guard const lock(mutex_);
+        cut = cut_;
+    }
+    std::vector<std::pair<text_order, bool>> ended;  // and whether at an end id
+    try {
+        batch_.step([&](index_t place, generated_patch const& patch) {
+            auto& order = under_way_[static_cast<std::size_t>(place)];
+            bool const continues = order.to->wanted() && order.to->take(order.number, patch) && !cut;
+            if (continues && !patch.last) return true;
+            ended.emplace_back(std::exchange(order, {}), patch.last && batch_.result(place).stopped_at_eos);
+            return false;
+        });
+    } catch (...) {
+        fail_all(failure_now().text);
+    }
+    for (auto const& [order, at_end_id] : ended) order.to->end(order.number, at_end_id);
+}
+
+void text_generator::fail_all(std::string const& message) {
+    for (std::size_t place = 0; place < under_way_.size(); ++place) {
+        if (under_way_[place].to == nullptr) continue;
+        batch_.end(static_cast<index_t>(place));
+        auto const order = std::exchange(under_way_[place], {});
+        order.to->fail(order.number, message);
+    }
+}
+
+}  // namespace calm::apps
