@@ -41,8 +41,8 @@ public:
     [[nodiscard]] bool awaits_continue() const;
 
     // Of a request whose headers are complete.
-    [[nodiscard]] bool is_head() const;     // the answer has no body
-    [[nodiscard]] bool is_http_1_0() const; // the client understands no chunks
+    [[nodiscard]] bool is_head() const;      // the answer has no body
+    [[nodiscard]] bool is_http_1_0() const;  // the client understands no chunks
     [[nodiscard]] bool keeps_alive() const;
     // The complete request; HEAD has become GET.
     http_request take();

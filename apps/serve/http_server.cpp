@@ -60,7 +60,8 @@ void add_http_header(std::string& head, std::string_view name, std::string_view 
 
 // The beginning of an answer, without the empty line that ends the headers.
 std::string http_head(int status, std::string_view content_type) {
-    auto const reason = boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(static_cast<unsigned>(status)));
+    auto const reason =
+        boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(static_cast<unsigned>(status)));
     std::string head = sentence("HTTP/1.1 ", status, " ", std::string_view(reason.data(), reason.size()), "\r\n");
     add_http_header(head, "Content-Type", content_type);
     head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
@@ -101,8 +102,9 @@ void listen_on(asio::ip::tcp::acceptor& acceptor, asio::ip::tcp::endpoint const&
     if (!code) acceptor.set_option(asio::socket_base::reuse_address(true), code);  // in spite of old connections
     if (!code) acceptor.bind(at, code);
     if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
-    require(!code, errc::storage, "expected to listen on ", at.address().to_string(), " port ", static_cast<unsigned>(at.port()),
-            ", found: ", code.message(), "; choose another address or port, or end the program that uses this one");
+    require(!code, errc::storage, "expected to listen on ", at.address().to_string(), " port ",
+            static_cast<unsigned>(at.port()), ", found: ", code.message(),
+            "; choose another address or port, or end the program that uses this one");
 }
 
 }  // namespace
@@ -255,7 +257,8 @@ private:
     void queue(std::string_view bytes) {
         if (!gone_) queued_ += bytes;
         unread_ = gone_ ? 0 : unread_ + bytes.size();
-        if (!std::exchange(is_notified_, true)) notify_();
+        // A session that waits for its client takes nothing, but must close when it has gone.
+        if (!std::exchange(is_notified_, true) || gone_) notify_();
     }
 
     kind const kind_;
@@ -399,8 +402,9 @@ private:
 
     // Sends what is there to send.
     void pump() {
-        if (phase_ == phase::closed || is_writing_) return;
-        if (exchange_ != nullptr && exchange_->is_gone()) return close();
+        if (phase_ == phase::closed) return;
+        if (exchange_ != nullptr && exchange_->is_gone()) return close();  // its client reads too slowly
+        if (is_writing_) return;
         auto progress = exchange::progress::open;
         sends_interim_ = !interim_.empty();
         if (sends_interim_)
@@ -426,7 +430,7 @@ private:
         if (code) return close();
         if (!sends_interim_) exchange_->count_written(bytes);
         sent_ += bytes;
-        if (sent_ < output_.size()) return exchange_ != nullptr && exchange_->is_gone() ? close() : send();
+        if (sent_ < output_.size()) return send();
         output_ = {};
         sent_ = 0;
         pump();
@@ -457,9 +461,9 @@ private:
     http_reader reader_;
     std::shared_ptr<exchange> exchange_;  // from the end of a request to the end of its answer
     http_clock::time_point deadline_ = never;
-    std::string input_;    // at most header_bytes: received, and not parsed yet
-    std::string interim_;  // sent before the answer
-    std::string output_;   // being sent
+    std::string input_;     // at most header_bytes: received, and not parsed yet
+    std::string interim_;   // sent before the answer
+    std::string output_;    // being sent
     std::size_t sent_ = 0;  // bytes of output_
     phase phase_ = phase::idle;
     bool const refused_;
@@ -471,7 +475,8 @@ private:
 
 http_server::state::state(std::string const& address, std::uint16_t port, std::vector<std::string> hosts,
                           http_limits limits, http_handler handler) :
-    limits_(limits), hosts_(std::move(hosts)), handler_(std::move(handler)) {
+    limits_(limits),
+    hosts_(std::move(hosts)), handler_(std::move(handler)) {
     listen_on(acceptor_, http_endpoint(address, port));
     port_ = acceptor_.local_endpoint().port();
     mailbox_ = std::make_shared<mailbox>(io_);
