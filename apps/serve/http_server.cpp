@@ -475,7 +475,8 @@ private:
 
 http_server::state::state(std::string const& address, std::uint16_t port, std::vector<std::string> hosts,
                           http_limits limits, http_handler handler) :
-    limits_(limits), hosts_(std::move(hosts)), handler_(std::move(handler)) {
+    limits_(limits),
+    hosts_(std::move(hosts)), handler_(std::move(handler)) {
     listen_on(acceptor_, http_endpoint(address, port));
     port_ = acceptor_.local_endpoint().port();
     mailbox_ = std::make_shared<mailbox>(io_);

@@ -16,7 +16,7 @@ namespace calm::apps {
 
 // A request whose body has arrived and that is within the limits.
 struct http_request {
-    std::string method;         // "GET", "POST", ...
+    std::string method;         // "GET", "POST", ...; HEAD arrives as GET, and its answer is sent without the body
     std::string path;           // of the target, before any '?', as sent
     std::string query;          // after '?', or empty
     std::string body;           // or empty
@@ -46,7 +46,8 @@ public:
     http_answer& operator=(http_answer const&) = delete;
     virtual ~http_answer() = default;
 
-    // A whole answer.
+    // A whole answer. Headers with a line end or another invalid character are left out. The server itself sets
+    // Content-Length, Transfer-Encoding and Connection.
     virtual void send(int status, std::string content_type, std::string body, std::vector<header> more = {}) = 0;
     // Begins an answer with status 200 that is sent in chunks, as they come.
     virtual void begin_stream(std::string content_type) = 0;
@@ -56,7 +57,7 @@ public:
     [[nodiscard]] virtual bool gone() const = 0;
 };
 
-// Called on the server's thread for each request; must not block, and must not throw.
+// Called on the server's thread for each request; must not block, and must not throw: run() would end.
 using http_handler = std::function<void(http_request, std::shared_ptr<http_answer>)>;
 
 // Listens on an address. Requests whose Host header names none of `hosts` (any port), or whose Origin is another than
