@@ -28,6 +28,7 @@ namespace {
 volatile std::sig_atomic_t signal_that_came = 0;
 volatile std::sig_atomic_t holds_tongue = 0;
 volatile std::sig_atomic_t on_terminal = 0;
+char const* answer_to_signal = "";  // set before the handler is
 
 // Opens /dev/null on each closed standard stream, so that the next opened file does not get its number. The access mode
 // is the opposite one, so that using the stream still fails.
@@ -56,8 +57,7 @@ extern "C" void note_signal(int number) {
         std::signal(number, SIG_DFL);
         if (is_first && holds_tongue == 0) {
             if (on_terminal != 0) write_raw("\n");
-            write_raw(
-                "stops after this step and saves the model; the same signal again stops at once and saves nothing\n");
+            write_raw(answer_to_signal);
         }
     }
     errno = before;
@@ -196,7 +196,8 @@ std::string joined(std::vector<std::string> const& parts, std::string_view betwe
     return all;
 }
 
-void note_signals() {
+void note_signals(char const* answer) {
+    answer_to_signal = answer;
     on_terminal = ::isatty(STDERR_FILENO) == 1 ? 1 : 0;
     for (int const number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
         struct sigaction before {};

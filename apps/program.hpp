@@ -45,9 +45,9 @@ std::vector<std::string> lines_of(std::string_view text);
 std::string joined(std::vector<std::string> const& parts, std::string_view between);
 
 // From here on SIGINT, SIGTERM, SIGHUP and SIGPIPE are recorded. SIGHUP and SIGPIPE stay ignored if they already were
-// (nohup). The first SIGINT or SIGTERM prints a message, and a second one ends the program at once. SIGHUP and SIGPIPE
-// may repeat and are recorded once.
-void note_signals();
+// (nohup). The first SIGINT or SIGTERM prints `answer`, a line, and a second one ends the program at once. SIGHUP and
+// SIGPIPE may repeat and are recorded once.
+void note_signals(char const* answer);
 // The first signal received, or 0. A program that stops because of it exits with 128 + signal.
 int noted_signal();
 // Acts as if this process had received a signal that another process of the job received.

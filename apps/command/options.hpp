@@ -198,14 +198,14 @@ struct serve_options : execution_options {
     std::string name;     // of the model for clients; empty: that of its directory
     std::string run;      // directory of a run to show, or empty
     std::string host = "127.0.0.1";
-    index_t port = 8080;   // 0: a free one
-    std::string api_key;   // that clients must give, or empty
+    index_t port = 8080;    // 0: a free one
+    std::string api_key;    // that clients must give, or empty
     bool insecure = false;  // another address than loopback without a key
-    index_t at_once = 64;  // texts
-    index_t queue = 1024;  // texts that wait
-    index_t context = 0;   // tokens of prompt and completion; 0: max_position_embeddings
-    index_t pool = 200;    // for adaptive and batch
-    index_t drain = 30;    // seconds that running texts have to end after a signal
+    index_t at_once = 64;   // texts
+    index_t queue = 1024;   // texts that wait
+    index_t context = 0;    // tokens of prompt and completion; 0: max_position_embeddings
+    index_t pool = 200;     // for adaptive and batch
+    index_t drain = 30;     // seconds that running texts have to end after a signal
     held_weights weights = held_weights::f32;
 };
 

@@ -22,8 +22,8 @@ namespace calm::apps {
 // Receives the texts of a request and sends them to its client. The tokenizer and the metrics outlive it.
 class completion final : public text_receiver {
 public:
-    // `prompts` has the tokens of every prompt; `seed` is the request's or a random one; `model` is the server's name of
-    // the model.
+    // `prompts` has the tokens of every prompt; `seed` is the request's or a random one; `model` is the server's name
+    // of the model.
     completion(completion_request request, std::vector<std::vector<token_id>> const& prompts, std::uint64_t seed,
                std::string model, tokenizer const& tokenizer, service_metrics& metrics,
                std::shared_ptr<http_answer> answer);
@@ -43,8 +43,8 @@ private:
     struct text_state {
         stopped_text ending;
         utf8_stream characters;
-        std::string text;      // so far; unused if streamed
-        std::string finished;  // finish_reason, or empty
+        std::string text;                                            // so far; unused if streamed
+        std::string finished;                                        // finish_reason, or empty
         std::vector<std::pair<std::size_t, sampling_cost>> patches;  // tokens and cost, if asked for and not streamed
     };
 

@@ -46,8 +46,9 @@ public:
         if (auto const* const found = value(name)) {
             auto const range = "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
             if (!found->is_number_integer()) refuse_type(name, range, *found);
-            bool const fits = found->is_number_unsigned() ? found->get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
-                                                          : found->get<std::int64_t>() >= 0;
+            bool const fits = found->is_number_unsigned()
+                                  ? found->get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                                  : found->get<std::int64_t>() >= 0;
             if (!fits || found->get<index_t>() < least) refuse_type(name, range, *found);
             to = found->get<index_t>();
         }
@@ -153,7 +154,8 @@ completion_request parse_completion_request(std::string_view body) {
     } catch (error const& wrong) {
         throw api_error{400, std::string("the body is not a JSON object: ") + wrong.what(), "", ""};
     }
-    if (!object.is_object()) throw api_error{400, "expected a JSON object, found " + std::string(object.type_name()), "", ""};
+    if (!object.is_object())
+        throw api_error{400, "expected a JSON object, found " + std::string(object.type_name()), "", ""};
     request_fields const fields(object);
     completion_request request;
     fields.read("model", request.model);
@@ -183,8 +185,8 @@ completion_request parse_completion_request(std::string_view body) {
     refuse_what_is_not_offered(fields);
     if (std::ssize(request.prompts) * request.n > completion_request::most_texts)
         refuse_field("n", "expected at most " + std::to_string(completion_request::most_texts) +
-                              " texts per request, found " + std::to_string(request.prompts.size()) + " prompts times " +
-                              std::to_string(request.n));
+                              " texts per request, found " + std::to_string(request.prompts.size()) +
+                              " prompts times " + std::to_string(request.n));
     return request;
 }
 
@@ -196,8 +198,10 @@ any_sampler sampler_of_request(completion_request const& request, bool autoregre
             if (!request.sampler.empty()) refuse_field("sampler", "is for a CALM, and this model is autoregressive");
             return token_sampler::of(T, request.top_k, request.top_p);
         }
-        if (request.top_p != 1) refuse_field("top_p", "needs the probabilities of tokens, which a CALM does not know: use temperature");
-        if (request.top_k != 0) refuse_field("top_k", "needs the probabilities of tokens, which a CALM does not know: use temperature");
+        if (request.top_p != 1)
+            refuse_field("top_p", "needs the probabilities of tokens, which a CALM does not know: use temperature");
+        if (request.top_k != 0)
+            refuse_field("top_k", "needs the probabilities of tokens, which a CALM does not know: use temperature");
         if (request.sampler.empty()) {
             if (T.n > 0) return sampler::adaptive(T, pool);
             return T.value > 0 && T.value < 1 ? sampler::exact(T, exact_draws) : sampler::noise(T);
@@ -205,7 +209,8 @@ any_sampler sampler_of_request(completion_request const& request, bool autoregre
         auto const* const name =
             std::find(std::begin(sampling_rule_names), std::end(sampling_rule_names), request.sampler);
         if (name == std::end(sampling_rule_names))
-            refuse_field("sampler", "expected one of " + listed({std::begin(sampling_rule_names), std::end(sampling_rule_names)}) +
+            refuse_field("sampler", "expected one of " +
+                                        listed({std::begin(sampling_rule_names), std::end(sampling_rule_names)}) +
                                         ", found '" + printable_line(request.sampler) + "'");
         auto const rule = static_cast<sampling_rule>(name - std::begin(sampling_rule_names));
         return rule == sampling_rule::exact ? sampler::exact(T, exact_draws) : sampler::of(rule, T, pool);

@@ -15,7 +15,7 @@ namespace calm::apps {
 
 // A request as its client wrote it. Fields that are missing or null have their defaults.
 struct completion_request {
-    std::string model;                                               // empty: not given
+    std::string model;                                                      // empty: not given
     std::vector<std::variant<std::string, std::vector<token_id>>> prompts;  // text or ids
     index_t max_tokens = 16;
     double temperature = 1;
@@ -30,7 +30,7 @@ struct completion_request {
     bool include_usage = false;  // in a last event
     bool patches = false;        // report the draws of every patch
 
-    static constexpr index_t most_texts = 128;         // prompts times n
+    static constexpr index_t most_texts = 128;  // prompts times n
     static constexpr std::size_t most_stops = 4;
     static constexpr std::size_t longest_stop = 1024;  // bytes
 };

@@ -17,6 +17,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/base/quoted.hpp"
+#include "serve/api_error.hpp"
 #include "serve/http_reader.hpp"
 
 namespace calm::apps {
@@ -68,9 +69,8 @@ std::string http_head(int status, std::string_view content_type) {
     return head;
 }
 
-std::string http_error_body(std::string_view message) {
-    return "{\"error\":{\"message\":" + detail::json_string(message) +
-           ",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}\n";
+std::string http_error_body(int status, std::string_view message) {
+    return api_error{status, std::string(message), "", ""}.json() + "\n";
 }
 
 std::string http_chunk(std::string_view bytes) {
@@ -397,7 +397,7 @@ private:
     // Answers a request that the handler does not get, and then closes.
     void fail(int status, std::string const& message) {
         begin_answer(false);
-        exchange_->send(status, "application/json", http_error_body(message), {});
+        exchange_->send(status, "application/json", http_error_body(status, message), {});
     }
 
     // Sends what is there to send.

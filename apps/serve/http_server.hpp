@@ -26,13 +26,13 @@ struct http_request {
 
 // What a client can make the server hold or wait for.
 struct http_limits {
-    std::size_t header_bytes = 16384;         // of a request
-    std::size_t body_bytes = 4 << 20;         // of a request
-    std::size_t connections = 1024;           // of all clients at the same time; more are answered with 503
-    std::size_t unread_bytes = 1 << 20;       // of an answer that its client does not read; more closes it
-    std::chrono::seconds request_time{30};    // for a whole request to arrive
-    std::chrono::seconds idle_time{60};       // for the next request on a connection to begin
-    std::chrono::seconds write_time{30};      // for a client to take more of its answer
+    std::size_t header_bytes = 16384;       // of a request
+    std::size_t body_bytes = 4 << 20;       // of a request
+    std::size_t connections = 1024;         // of all clients at the same time; more are answered with 503
+    std::size_t unread_bytes = 1 << 20;     // of an answer that its client does not read; more closes it
+    std::chrono::seconds request_time{30};  // for a whole request to arrive
+    std::chrono::seconds idle_time{60};     // for the next request on a connection to begin
+    std::chrono::seconds write_time{30};    // for a client to take more of its answer
 };
 
 // The answer to one request, from any thread. Either send() once, or begin_stream(), write() any number of times and
@@ -71,8 +71,8 @@ public:
     http_server& operator=(http_server const&) = delete;
     ~http_server();
 
-    [[nodiscard]] std::uint16_t port() const;            // that it listens on
-    [[nodiscard]] std::size_t connections() const;       // open now
+    [[nodiscard]] std::uint16_t port() const;       // that it listens on
+    [[nodiscard]] std::size_t connections() const;  // open now
     // Serves until stop(), on this thread. `tick` is called about every 50 ms on this thread.
     void run(std::function<void()> const& tick);
     // From here on accepts no connections, and closes each one after the answer under way.

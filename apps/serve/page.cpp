@@ -17,8 +17,7 @@ std::string base64_of(std::string_view bytes) {
         std::uint32_t three = 0;
         for (std::size_t j = i; j < i + 3; ++j)
             three = three << 8 | (j < bytes.size() ? static_cast<std::uint8_t>(bytes[j]) : 0U);
-        for (std::size_t j = 0; j < 4; ++j)
-            text += i + j > bytes.size() ? '=' : digits[three >> (18 - 6 * j) & 63U];
+        for (std::size_t j = 0; j < 4; ++j) text += i + j > bytes.size() ? '=' : digits[three >> (18 - 6 * j) & 63U];
     }
     return text;
 }

@@ -1,7 +1,6 @@
 #include "serve/service.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -40,7 +39,7 @@ namespace {
 
 constexpr char const* json_type = "application/json";
 constexpr char const* plain_type = "text/plain; charset=utf-8";
-constexpr index_t exact_draws = 2000;           // of the exact rule per patch: others wait for them
+constexpr index_t exact_draws = 2000;                    // of the exact rule per patch: others wait for them
 constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer
 
 // Compares every byte whatever the first difference, so that the time tells nothing about the key.
@@ -93,9 +92,8 @@ private:
         std::string body;
         std::vector<http_answer::header> more = {};
     };
-    static constexpr std::string_view paths[] = {"/",        "/health", "/v1/completions", "/v1/models",
-                                                 "/metrics", "/run",    "/run/metrics",    "/run/samples",
-                                                 "/openapi.json"};
+    static constexpr std::string_view paths[] = {"/",    "/health",      "/v1/completions", "/v1/models",   "/metrics",
+                                                 "/run", "/run/metrics", "/run/samples",    "/openapi.json"};
 
     static reply refusal(api_error const& wrong, std::vector<http_answer::header> more = {}) {
         return {wrong.status, json_type, wrong.json(), std::move(more)};
@@ -110,15 +108,17 @@ private:
                                 "", "method_not_allowed"},
                                {{"Allow", std::string(expected)}});
         if (request.path == "/")
-            return {200, "text/html; charset=utf-8", std::string(page_of_server()),
+            return {200,
+                    "text/html; charset=utf-8",
+                    std::string(page_of_server()),
                     {{"Content-Security-Policy", policy_}, {"Referrer-Policy", "no-referrer"}}};
         if (request.path == "/openapi.json") return {200, json_type, std::string(openapi_of_server())};
         if (request.path == "/health")
             return draining_ ? reply{503, json_type, R"({"status":"draining"})"} : json_reply({{"status", "ok"}});
         if (!options_.api_key.empty() && !equal_keys(request.authorization, "Bearer " + options_.api_key))
-            return refusal({401, "expected the header Authorization: Bearer KEY with the server's key", "",
-                            "invalid_api_key"},
-                           {{"WWW-Authenticate", "Bearer"}});
+            return refusal(
+                {401, "expected the header Authorization: Bearer KEY with the server's key", "", "invalid_api_key"},
+                {{"WWW-Authenticate", "Bearer"}});
         if (completes) return complete(request, answer);
         if (request.path == "/v1/models") return json_reply({{"object", "list"}, {"data", models()}});
         if (model_ != nullptr && request.path == "/v1/models/" + model_->name) return json_reply(models().front());
@@ -181,24 +181,29 @@ private:
         if (auto const* const ids = std::get_if<1>(&prompt)) {
             for (token_id const id : *ids)
                 if (id >= model_->text->vocabulary_size())
-                    throw api_error{400, "\"prompt\": expected ids below " +
-                                             std::to_string(model_->text->vocabulary_size()) + ", found " +
-                                             std::to_string(id), "prompt", ""};
+                    throw api_error{400,
+                                    "\"prompt\": expected ids below " +
+                                        std::to_string(model_->text->vocabulary_size()) + ", found " +
+                                        std::to_string(id),
+                                    "prompt", ""};
             tokens = *ids;
         } else {
             auto const& text = std::get<0>(prompt);
             // No token has more bytes than this, so a longer text is refused without the work of encoding it.
             constexpr index_t longest_token = 1024;
-            if (std::ssize(text) > model_->context_tokens() * longest_token) refuse_length(std::ssize(text), max_tokens);
+            if (std::ssize(text) > model_->context_tokens() * longest_token)
+                refuse_length(std::ssize(text), max_tokens);
             tokens = model_->text->encode(text);
         }
         auto const special = model_->text->specials();
         index_t const begun = std::ssize(after_bos(special, tokens));
         if (begun == 0)
-            throw api_error{400, "\"prompt\": expected a prompt: the vocabulary has no BOS to begin with", "prompt", ""};
+            throw api_error{400, "\"prompt\": expected a prompt: the vocabulary has no BOS to begin with", "prompt",
+                            ""};
         if (begun % model_->K != 0 && special.pad < 0)
-            throw api_error{400, "\"prompt\": the vocabulary has no PAD: expected a multiple of " +
-                                     std::to_string(model_->K) + " tokens, found " + std::to_string(begun),
+            throw api_error{400,
+                            "\"prompt\": the vocabulary has no PAD: expected a multiple of " +
+                                std::to_string(model_->K) + " tokens, found " + std::to_string(begun),
                             "prompt", ""};
         index_t const patches = (begun + model_->K - 1) / model_->K;
         index_t const generated = (std::max<index_t>(1, max_tokens) + model_->K - 1) / model_->K;
@@ -216,8 +221,9 @@ private:
 
     reply begin(completion_request request, std::shared_ptr<http_answer> const& answer) {
         if (!request.model.empty() && request.model != model_->name)
-            throw api_error{404, "there is no model " + in_quotes(request.model, '"') + " here: expected \"" +
-                                     model_->name + "\"", "model", "model_not_found"};
+            throw api_error{
+                404, "there is no model " + in_quotes(request.model, '"') + " here: expected \"" + model_->name + "\"",
+                "model", "model_not_found"};
         auto const rule = sampler_of_request(request, model_->autoregressive, model_->pool, exact_draws);
         std::vector<std::vector<token_id>> prompts;
         for (auto const& prompt : request.prompts) prompts.push_back(tokens_of(prompt, request.max_tokens));
@@ -227,9 +233,14 @@ private:
                                                      metrics_, answer);
         std::vector<text_order> orders;
         for (std::size_t i = 0; i < to->texts() && max_tokens > 0; ++i)
-            orders.push_back({to, i, prompts[i / static_cast<std::size_t>(n)],
-                              {.sampler = rule, .max_tokens = max_tokens, .seed = seed,
-                               .prompt_number = static_cast<std::uint32_t>(i), .ends = model_->ends}});
+            orders.push_back({to,
+                              i,
+                              prompts[i / static_cast<std::size_t>(n)],
+                              {.sampler = rule,
+                               .max_tokens = max_tokens,
+                               .seed = seed,
+                               .prompt_number = static_cast<std::uint32_t>(i),
+                               .ends = model_->ends}});
         if (!model_->generator->has_room(orders.size()))
             return refusal({429, "too many texts wait already: try again later", "", "queue_full"},
                            {{"Retry-After", "1"}});
@@ -250,37 +261,46 @@ private:
     bool draining_ = false;
 };
 
-// Listens, and serves until a signal. `busy` says whether texts are under way; `cut` ends them.
-int listen_and_serve(serve_options const& o, request_router& router, std::function<bool()> const& busy,
-                     std::function<void()> const& cut) {
+// What is done with texts when the server stops.
+struct texts_under_way {
+    std::function<bool()> exist = [] { return false; };
+    std::function<void()> close = [] {};  // no more are added
+    std::function<void()> cut = [] {};    // they end at their next patch
+};
+
+// Listens, and serves until a signal. Then ends the texts under way, and stops. Returns the exit status.
+int listen_and_serve(serve_options const& o, request_router& router, texts_under_way const& texts) {
     // Names by which a browser on this machine reaches a loopback address; others reach it by any name.
-    std::vector<std::string> const hosts =
-        is_loopback(o.host) ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", o.host}
-                            : std::vector<std::string>{};
+    std::vector<std::string> const hosts = is_loopback(o.host)
+                                               ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", o.host}
+                                               : std::vector<std::string>{};
+    auto const address = o.host == "localhost" ? "127.0.0.1" : o.host;
+    http_limits limits;
+    limits.body_bytes = longest_json;
     http_server* running = nullptr;
-    http_server server(o.host, static_cast<std::uint16_t>(o.port), hosts, {},
+    http_server server(address, static_cast<std::uint16_t>(o.port), hosts, limits,
                        [&](http_request request, std::shared_ptr<http_answer> answer) {
                            router.handle(std::move(request), std::move(answer), running->connections());
                        });
     running = &server;
-    auto const shown = o.host.find(':') != std::string::npos ? "[" + o.host + "]" : o.host;
-    log_line(sentence("listening on http://", shown, ":", server.port(), "/  (Ctrl-C stops)"));
-    note_signals();
+    auto const shown = address.find(':') != std::string::npos ? "[" + address + "]" : address;
+    note_signals("takes no more requests and ends the texts under way; the same signal again stops at once\n");
+    log_line(sentence("listening on http://", shown, ":", server.port(), "/"));
     std::optional<double> draining;
     bool was_cut = false;
     server.run([&] {
-        if (noted_signal() != 0 && !draining) {
+        if (noted_signal() == 0) return;
+        if (!draining) {
             draining = steady_seconds();
             router.drain();
             server.drain();
-            if (busy()) log_line(sentence("ending the texts under way, for at most ", o.drain, " s"));
+            texts.close();
         }
-        if (!draining) return;
         double const waited = steady_seconds() - *draining;
-        if (busy() && waited > static_cast<double>(o.drain) && !std::exchange(was_cut, true)) cut();
-        constexpr double to_send_the_end = 2;
-        if (!busy() && (server.connections() == 0 || waited > static_cast<double>(o.drain) + to_send_the_end))
-            server.stop();
+        auto const longest = static_cast<double>(o.drain);
+        if (texts.exist() && waited > longest && !std::exchange(was_cut, true)) texts.cut();
+        constexpr double to_send_the_end = 2;  // s
+        if (!texts.exist() && (server.connections() == 0 || waited > longest + to_send_the_end)) server.stop();
     });
     return 0;
 }
@@ -318,35 +338,26 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
     log_line(sentence("model ", served.name, ": ", K, K > 1 ? " tokens per patch, " : " token per step, ",
                       served.context_tokens(), " tokens of context, ", o.at_once, " texts at a time"));
     request_router router(o, &served);
-    std::atomic<bool> ended = false;
-    std::thread generating([&] {
-        generator.run();
-        ended = true;
-    });
-    int status = 0;
-    auto const close = [&] {
+    std::thread generating([&] { generator.run(); });
+    auto const join = [&] {
         generator.cut();
         generating.join();
     };
     try {
-        status = listen_and_serve(
-            o, router,
-            [&] {
-                if (noted_signal() != 0) generator.close();
-                return !ended;
-            },
-            [&] { generator.cut(); });
+        int const status = listen_and_serve(o, router,
+                                            {[&] { return generator.active() + generator.queued() > 0; },
+                                             [&] { generator.close(); }, [&] { generator.cut(); }});
+        join();
+        return status;
     } catch (...) {
-        close();
+        join();
         throw;
     }
-    close();
-    return status;
 }
 
 int serve_run(serve_options const& o) {
     request_router router(o, nullptr);
-    return listen_and_serve(o, router, [] { return false; }, [] {});
+    return listen_and_serve(o, router, {});
 }
 
 }  // namespace calm::apps

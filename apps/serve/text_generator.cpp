@@ -54,14 +54,16 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
     constexpr std::size_t most_at_a_step = 8;
     orders.clear();
     std::unique_lock lock(mutex_);
-    active_ = static_cast<std::size_t>(std::count_if(under_way_.begin(), under_way_.end(),
-                                                     [](text_order const& one) { return one.to != nullptr; }));
+    auto const under_way = static_cast<std::size_t>(
+        std::count_if(under_way_.begin(), under_way_.end(), [](text_order const& one) { return one.to != nullptr; }));
+    active_ = under_way;
     if (batch_.empty()) change_.wait(lock, [&] { return closed_ || !queue_.empty(); });
     auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.places_left()));
     while (!queue_.empty() && orders.size() < room) {
         orders.push_back(std::move(queue_.front()));
         queue_.pop_front();
     }
+    active_ = under_way + orders.size();
     return !orders.empty() || !batch_.empty() || !closed_;
 }
 

@@ -27,8 +27,8 @@ struct request {
 // Requests of which no two are equal: prompts, samplers, lengths and seeds differ.
 std::vector<request> many_requests(std::size_t count) {
     std::vector<sampler> const rules{sampler::unchanged(), sampler::adaptive(temperature::of(0.5), 20),
-                                     sampler::batch(temperature::of(0.5), 12),
-                                     sampler::exact(temperature::of(0.7), 40), sampler::noise(temperature::of(0.3))};
+                                     sampler::batch(temperature::of(0.5), 12), sampler::exact(temperature::of(0.7), 40),
+                                     sampler::noise(temperature::of(0.3))};
     std::vector<request> all;
     for (std::size_t i = 0; i < count; ++i) {
         std::vector<token_id> prompt;

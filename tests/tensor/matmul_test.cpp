@@ -290,7 +290,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(independent_rows_have_the_same_bits_for_any_number
             typename on::context ctx(0, 2);
             ctx.independent_rows = independent;
             typename on::template tensor<matrix_shape> c{matrix_shape(rows, n)};
-            detail::gemm(ctx, detail::product<T>{rows, n, k, c.data(), n, a.data(), k, false, b.data(), k, true, false});
+            detail::gemm(ctx,
+                         detail::product<T>{rows, n, k, c.data(), n, a.data(), k, false, b.data(), k, true, false});
             return c;
         };
         auto const single = product_of(1, false), all = product_of(most, true), usual = product_of(most, false);
@@ -299,7 +300,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(independent_rows_have_the_same_bits_for_any_number
         BOOST_TEST(std::memcmp(all.data(), usual.data(), bytes * most) != 0);  // or this test shows nothing
         for (index_t const rows : {2, 3, 5, 16, 33, 64, 65})
             BOOST_TEST(std::memcmp(all.data(), product_of(rows, true).data(), bytes * static_cast<std::size_t>(rows)) ==
-                       0, rows << " rows");
+                           0,
+                       rows << " rows");
     }
 }
 

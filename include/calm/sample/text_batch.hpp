@@ -161,8 +161,7 @@ private:
         result.stopped_at_eos = end != wanted.end();
         auto const fresh = wanted.first(static_cast<std::size_t>(end - wanted.begin()));
         result.tokens.insert(result.tokens.end(), fresh.begin(), fresh.end());
-        bool const last =
-            result.stopped_at_eos || static_cast<index_t>(result.tokens.size()) == settings.max_tokens;
+        bool const last = result.stopped_at_eos || static_cast<index_t>(result.tokens.size()) == settings.max_tokens;
         return report(place, {fresh, took, last}) && !last;
     }
 
