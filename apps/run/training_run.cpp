@@ -471,7 +471,7 @@ double report_evaluation(run_report& report, autoencoder_evaluation const& e, in
 }
 
 learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V) {
-    return {.helps = what_helps(one, V),
+    return {.helps = what_helps(one, V, compiled_configurations(), o.is_stage ? "train text" : "train tokenizer"),
             .beside = o.beside.empty() ? std::nullopt : std::optional(read_baseline_scores(o.beside, ours))};
 }
 
