@@ -170,7 +170,7 @@ compiled_functions const& entry::on(device_choice const& device, held_weights we
         std::string compiled, others;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
         for (auto const& one : registered())
-            if (needed == needed_work::all && one.work.contains(chosen))
+            if (needed == needed_work::all && one.is_compiled_for(chosen))
                 others += (others.empty() ? "" : " or ") + one.name;
         if (!others.empty()) others = ". Use --config " + others + ", which is";
         throw error(errc::config,

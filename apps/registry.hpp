@@ -42,6 +42,8 @@ struct entry {
     [[nodiscard]] compiled_functions const& on(device_choice const& device, held_weights weights = held_weights::f32,
                                                needed_work needed = needed_work::all) const;
 
+    // Whether the work for a key of `work` is compiled into the program.
+    [[nodiscard]] bool is_compiled_for(std::string const& device) const { return work.contains(device); }
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Only for a CALM.
     [[nodiscard]] configuration<any_head> const& calm() const { return std::get<0>(sizes); }
