@@ -35,12 +35,7 @@ template <> inline constexpr char const* name_of_space<bf16_weights_on<emulated>
 template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = "cuda-bf16";
 
 template <class Backend> context<Backend> training_context(training_place const& place) {
-    auto ctx = [&] {
-        if constexpr (std::is_same_v<Backend, cuda>)
-            return context<Backend>(place.seed, place.device);
-        else
-            return context<Backend>(place.seed, place.threads);
-    }();
+    auto ctx = context_at<Backend>(place);
     if constexpr (device_memory<Backend>)
         ctx.products_in_bf16 = place.in_bf16;
     else if (place.in_bf16)

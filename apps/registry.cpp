@@ -55,6 +55,19 @@ std::string sentence_on_demand(std::string const& name) {
            " has the same sizes and needs no new build: it is compiled when it is first used.";
 }
 
+// Throws errc::config if a name is NAME@DEVICE, as CALM_CONFIGS has it, of a compiled configuration.
+void refuse_device_in(std::string const& name) {
+    auto const at = name.find('@');
+    if (at == std::string::npos) return;
+    auto const of = name.substr(0, at);
+    auto const device = name.substr(at + 1, name.find('-', at) - at - 1);
+    auto const all = names();
+    if (std::find(all.begin(), all.end(), of) != all.end() &&
+        std::find(device_names.begin(), device_names.end(), device) != device_names.end())
+        throw error(errc::config, "expected the name of a configuration without a device, found '" + name +
+                                      "'; give --config " + of + " --device " + device);
+}
+
 std::vector<std::string> differences_from(configuration<any_head> const& sizes, stored_model const& model) {
     return model.description.kind == model_kind::autoencoder ? differences(sizes.autoencoder, model)
                                                              : differences(sizes, model);
@@ -170,7 +183,7 @@ compiled_functions const& entry::on(device_choice const& device, held_weights we
         std::string compiled, others;
         for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
         for (auto const& one : registered())
-            if (needed == needed_work::all && one.work.contains(chosen))
+            if (needed == needed_work::all && one.is_compiled_for(chosen))
                 others += (others.empty() ? "" : " or ") + one.name;
         if (!others.empty()) others = ". Use --config " + others + ", which is";
         throw error(errc::config,
@@ -191,6 +204,7 @@ entry const& configuration_named(std::string const& name) {
         auto one = with_sizes(configuration_named(name.substr(0, colon)), name.substr(colon + 1));
         return one.name == name.substr(0, colon) ? configuration_named(one.name) : kept(std::move(one));
     }
+    refuse_device_in(name);
     auto const on_demand = sentence_on_demand(name);
     auto const near = on_demand.empty() ? did_you_mean(name, names()) : "";
     throw error(errc::config, "the configuration '" + name + "' is not compiled into this program; " + listed(names()) +

@@ -42,6 +42,8 @@ struct entry {
     [[nodiscard]] compiled_functions const& on(device_choice const& device, held_weights weights = held_weights::f32,
                                                needed_work needed = needed_work::all) const;
 
+    // Whether the work for a key of `work` is compiled into the program.
+    [[nodiscard]] bool is_compiled_for(std::string const& device) const { return work.contains(device); }
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }
     // Only for a CALM.
     [[nodiscard]] configuration<any_head> const& calm() const { return std::get<0>(sizes); }
@@ -58,7 +60,8 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
                             std::string const& device, compiled_functions work);
 
 // Finds a configuration by name: a compiled one, or NAME:KEY=VALUE,... for one with other sizes on demand
-// (plugin/chosen_sizes.hpp). Throws errc::config with the compiled ones and the command that compiles this one.
+// (plugin/chosen_sizes.hpp). Throws errc::config with the compiled ones and the command that compiles this one, or, for
+// NAME@DEVICE, with the options to give.
 entry const& configuration_named(std::string const& name);
 // As configuration_named(), and the configuration must be of a CALM or of an autoregressive model. Otherwise throws
 // errc::config with the command to use instead.

@@ -42,7 +42,7 @@ std::string smaller_patches(calm_sizes const& c, std::vector<entry> const& compi
 
 }  // namespace
 
-std::string what_helps(entry const& one, index_t V, std::vector<entry> const& compiled) {
+std::string what_helps(entry const& one, index_t V, std::vector<entry> const& compiled, std::string const& command) {
     std::vector<std::string> all;
     if (!one.is_autoregressive()) {
         all.push_back(another_head(one.calm(), compiled));
@@ -50,7 +50,7 @@ std::string what_helps(entry const& one, index_t V, std::vector<entry> const& co
         all.push_back(smaller_patches(one.calm(), compiled));
     }
     if (V > tokenizer::byte_vocabulary)
-        all.push_back(formatted("a vocabulary of bytes (train tokenizer --vocabulary %d)", tokenizer::byte_vocabulary));
+        all.push_back(sentence("a vocabulary of bytes (", command, " --vocabulary ", tokenizer::byte_vocabulary, ")"));
     all.emplace_back("more time");
     std::erase(all, "");
     std::string list;

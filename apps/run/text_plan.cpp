@@ -266,7 +266,7 @@ void require_possible(text_choices const& given, std::span<entry const> compiled
 std::vector<entry> configurations_for(device_choice const& device, std::span<entry const> compiled) {
     std::vector<entry> some;
     std::copy_if(compiled.begin(), compiled.end(), std::back_inserter(some),
-                 [&](entry const& one) { return device.name == "auto" || one.work.contains(device.name); });
+                 [&](entry const& one) { return device.name == "auto" || one.is_compiled_for(device.name); });
     return some.empty() ? std::vector<entry>(compiled.begin(), compiled.end()) : some;
 }
 

@@ -87,6 +87,26 @@ void log_renamed(recipe_record const& was, recipe_record const& now) {
     log_line("--data " + printable_line(*data) + " is the same text as before, which was " + printable_line(*before));
 }
 
+bool is_over(training_recipe const& recipe, training_state const& state) {
+    return progress_fraction(recipe, state.step, state.seconds) >= 1;
+}
+
+// Throws errc::usage if the ranks cannot share the micro-batches of each step of a resumed stage of `train text`. The
+// training checks this too, but it names --accumulation, which `train text` lacks.
+void require_shared_steps(std::string const& out, index_t micro_batches) {
+    index_t const R = ranks() != nullptr ? ranks()->ranks() : 1;
+    if (R == 1) return;
+    std::vector<std::string> possible;  // the numbers of ranks that each have 1, 2, 4, ... micro-batches
+    for (index_t count = micro_batches; count > 0; count = count % 2 == 0 ? count / 2 : 0) {
+        if (count == R) return;
+        possible.insert(possible.begin(), std::to_string(count));
+    }
+    if (possible.front() != "1") possible.insert(possible.begin(), "1");
+    throw error(errc::usage,
+                sentence("expected ", joined(possible, " or "), possible.size() == 1 ? " rank" : " ranks",
+                         " for the run in ", out, ", found ", R, ": start as many, or start over with --fresh"));
+}
+
 }  // namespace
 
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o) {
@@ -255,6 +275,8 @@ bool training_run::begin(recipe_record settings, training_recipe const& recipe, 
                 lines_of(
                     to_table(changes_) +
                     "\nTo resume it, give the former ones, or --override with the present ones; --fresh starts over"));
+        if (options_.is_stage && from_ && !is_over(recipe, from_->record.state))
+            require_shared_steps(options_.out, recipe.accumulation);
         fits();
         std::vector<setting> all;
         for (auto const& [option, value] : settings_) all.push_back({option, value});
@@ -283,7 +305,7 @@ bool training_run::open(training_recipe const& recipe, bool holds_out) {
         directory_->publish(from_->directory);
         auto const& state = from_->record.state;
         kept_ = state.step;
-        finished = progress_fraction(recipe, state.step, state.seconds) >= 1;
+        finished = is_over(recipe, state);
         // The log contains the final evaluation; if it is missing, the end is repeated.
         std::error_code absent;
         auto const bytes = std::filesystem::file_size(directory_->path(metrics_file), absent);
@@ -449,7 +471,7 @@ double report_evaluation(run_report& report, autoencoder_evaluation const& e, in
 }
 
 learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V) {
-    return {.helps = what_helps(one, V),
+    return {.helps = what_helps(one, V, compiled_configurations(), o.is_stage ? "train text" : "train tokenizer"),
             .beside = o.beside.empty() ? std::nullopt : std::optional(read_baseline_scores(o.beside, ours))};
 }
 

@@ -24,6 +24,7 @@
 #include "calm/io/model_directory.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/model/presets.hpp"
+#include "calm/runs/detail/model_place.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/sample/generate.hpp"
@@ -148,8 +149,8 @@ public:
     // errc::data if they have no text, errc::tokenizer if they have too little for the vocabulary, errc::usage for a
     // vocabulary below 259, and errc::memory.
     explicit language_model(std::vector<std::string> const& documents, language_model_options const& o = {}) :
-        ctx_(context_of(o)), tokenizer_(tokenizer::train(with_text(documents), o.vocabulary)),
-        text_(corpus_of(documents, tokenizer_)),
+        ctx_(context_at<Backend>({.threads = o.threads, .seed = o.seed})),
+        tokenizer_(tokenizer::train(with_text(documents), o.vocabulary)), text_(corpus_of(documents, tokenizer_)),
         own_(std::make_unique<owned>(tokenizer_.vocabulary_size())), tokenizer_file_{tokenizer_.file_name(),
                                                                                      tokenizer_.lines()} {
         initialise(ctx_, own_->model);
@@ -239,16 +240,9 @@ public:
 private:
     using owned = owned_model<model_type>;
 
-    // On a GPU: the one that the process uses, or number 0.
-    static context<Backend> context_of(auto const& options) {
-        if constexpr (std::is_same_v<Backend, cuda>)
-            return context<Backend>(options.seed);
-        else
-            return context<Backend>(options.seed, options.threads);
-    }
-
     language_model(stored_model const& stored, load_options const& o) :
-        ctx_(context_of(o)), tokenizer_(load_tokenizer(stored)), text_(tokenizer_.specials()),
+        ctx_(context_at<Backend>({.threads = o.threads, .seed = o.seed})), tokenizer_(load_tokenizer(stored)),
+        text_(tokenizer_.specials()),
         own_(std::make_unique<owned>(tokenizer_.vocabulary_size(), model_mode::inference)),
         tokenizer_file_{std::filesystem::path(tokenizer_file_of(stored)).filename().string(),
                         std::string(mapped_file::open(tokenizer_file_of(stored)).text())},

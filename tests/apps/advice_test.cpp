@@ -51,6 +51,8 @@ BOOST_AUTO_TEST_CASE(advice_depends_on_vocabulary_and_patch_size) {
         "more time");
     BOOST_TEST(what_helps(tiny_ar, 512, all) ==
                "a vocabulary of bytes (train tokenizer --vocabulary 259) and more time");
+    BOOST_TEST(what_helps(tiny_ar, 512, all, "train text") ==
+               "a vocabulary of bytes (train text --vocabulary 259) and more time");
     BOOST_TEST(what_helps(tiny_ar, 259, all) == "more time");
 }
 

@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_writes_nothing) {
                                 "--steps 1000 --dry-run --out planned");
     BOOST_REQUIRE_MESSAGE(dry.status == 0, dry.err);
     for (auto const* const part : {"parameters", "documents with", "tokens held out", "1,000, of 256 tokens", "FLOPs",
-                                   "per token", "saved activations", "scratch", "disk", "are free"})
+                                   "per token", "saved activations", "workspace", "disk", "are free"})
         BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
     BOOST_TEST(!std::filesystem::exists(shop().folder.path("planned")));
     auto const calm = shop().run("train calm --config tiny --autoencoder ae --data stories:4000 --batch 2 --block 64 "

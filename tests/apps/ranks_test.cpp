@@ -186,11 +186,15 @@ BOOST_AUTO_TEST_CASE(ranks_train_the_model_of_one_process) {
 
     // Without --accumulation each rank has one micro-batch per step, and the run keeps that number.
     std::string const plan =
-        "train text --data stories:20000 --steps 3 --autoencoder-steps 3 --threads 1 --vocabulary 300 ";
-    well(mpirun(2) + plan + "--out text");
+        "train text --data stories:20000 --autoencoder-steps 3 --threads 1 --vocabulary 300 --out text ";
+    well(mpirun(2) + plan + "--steps 3");
     BOOST_TEST(
         has(shop.folder().content("text/model/checkpoints/step-00000003/state.json"), "\"accumulation\": \"2\""));
-    BOOST_TEST(has(well(plan + "--out text"), "the model is trained"));
+    BOOST_TEST(has(well(plan + "--steps 3"), "the model is trained"));
+    auto const more = shop.shell(mpirun(4) + plan + "--steps 4 --override");
+    BOOST_TEST(more.status == 2);
+    BOOST_TEST(has(more.err, "expected 1 or 2 ranks for the run in text/model, found 4: start as many"), more.err);
+    well(plan + "--steps 4 --override");
 }
 
 // Evaluations during and after training, the scores of evaluate, and the texts of generate.

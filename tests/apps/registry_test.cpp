@@ -303,4 +303,9 @@ BOOST_AUTO_TEST_CASE(a_configuration_that_is_not_compiled_is_made_from_one_that_
     BOOST_TEST(has(refused("tiny-ar-patch"), ". --config tiny-ar has the same sizes."));
     BOOST_TEST(has(refused("tinny"), "; did you mean tiny?"));
     BOOST_TEST(!has(refused("tinny"), "--set"));
+    // The suffix of CALM_CONFIGS is an option here.
+    for (auto const* const name : {"tiny@cuda", "tiny@cuda-bf16"})
+        BOOST_TEST(refused(name) == "expected the name of a configuration without a device, found '" +
+                                        std::string(name) + "'; give --config tiny --device cuda");
+    BOOST_TEST(has(refused("tiny@gpu"), "is not compiled into this program"));
 }

@@ -155,6 +155,10 @@ BOOST_AUTO_TEST_CASE(a_model_trained_from_a_published_one_keeps_its_tokenizer) {
         auto const words = calm::load_tokenizer(lines, pattern);
         is_kept(words, words.vocabulary_size() - 1, false);
     }
+
+    // Lines that are recognised without a pattern and fill the table, as Llama 3's with a row for PAD.
+    (void)folder.with("tokenizer.model", calm::tokenizer().lines());
+    for (bool const bos_first : {false, true}) is_kept(calm::tokenizer(), calm::tokenizer::byte_vocabulary, bos_first);
 }
 
 BOOST_AUTO_TEST_CASE(another_tokenizer_is_refused) {

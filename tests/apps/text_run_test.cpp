@@ -230,6 +230,13 @@ BOOST_AUTO_TEST_CASE(a_dry_run_prints_the_plan_and_writes_nothing) {
          {"minutes              10 ", "autoencoder-minutes  2.5 ", "schedule", "cosine", "random-patches"})
         BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
     BOOST_TEST(!shop.there("run"));
+    // A device that the machine or the program lacks is refused as without --dry-run.
+    auto const refused = shop.run(few + "--device cuda:1023 --dry-run --out run");
+    auto const real = shop.run(few + "--device cuda:1023 --out run");
+    BOOST_TEST((real.status == 3 || real.status == 11), real.err);
+    BOOST_TEST(refused.status == real.status);
+    BOOST_TEST(refused.err == real.err);
+    BOOST_TEST(refused.out == "");
     shop.good(few + "--out run");
     auto const plan = shop.folder.content("run/plan.json");
     auto const there = shop.good(few + "--dry-run --out run");

@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(writes_past_an_array_are_detected) {
     launch(ctx, 2, numbering{x.data(), 1});
     ctx.workspace.clear();
     BOOST_CHECK_EXCEPTION(ctx.wait(), error,
-                          says(errc::device, "wrote past the end of 256 bytes of the arena 'scratch'"));
+                          says(errc::device, "wrote past the end of 256 bytes of the arena 'workspace'"));
     auto const again = ctx.workspace.take<float>(extents<N>());
     launch(ctx, 2, numbering{again.data()});
     ctx.workspace.clear();

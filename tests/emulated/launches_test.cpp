@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_step_of_the_smallest_published_model_is_few_launches) {
     context<emulated> ctx(3, 1);
     index_t const calm = dry_launches(ctx, own.model, 4 * 8192, step_of_calm(2048, 8)) + update;
     BOOST_TEST_MESSAGE(calm << " launches, " << ctx.saved.peak() / 1'000'000 << " MB saved, "
-                            << ctx.workspace.peak() / 1'000'000 << " MB of scratch");
+                            << ctx.workspace.peak() / 1'000'000 << " MB of workspace");
     BOOST_TEST(calm <= 1100);
     // The autoencoder's step, for a micro-batch of the recipe.
     with_addresses<published::autoencoder_type> tokens(published_m.autoencoder.vocab_size);

@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
 
 // With bf16 products a device computes logits from rounded factors and rounds both them and their gradients. Covered
 // are one and several targets per row, some equal, and a vocabulary that is not a multiple of 16 bytes. Each loss is
-// off by at most twice 2^-8 of the sum of |x e|; gradients are off by the rounding of both factors.
+// off by at most 2^-7 of the sum of |x e|; gradients are off by the rounding of both factors.
 BOOST_AUTO_TEST_CASE(slopes_are_rounded_where_products_are) {
     constexpr index_t width = 8, R = 70, V = 131;
     for (index_t const each : {1, 3}) {

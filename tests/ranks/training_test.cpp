@@ -125,9 +125,9 @@ struct kept_state {
 // Whether the ranks' devices exchange by NCCL.
 bool by_nccl = false;
 
-// Ranks that reduce gradients in small groups with small messages. `early` counts the groups whose exchange starts
+// Ranks that reduce gradients in small buckets with small messages. `early` counts the buckets whose exchange starts
 // before backward has ended.
-struct in_small_groups {
+struct in_small_buckets {
     process_group* ranks;
     std::atomic<int>* early;
     operator process_group*() const { return ranks; }  // NOLINT(google-explicit-constructor): used as a process group
@@ -136,39 +136,39 @@ struct in_small_groups {
 template <class Space> class noted_work final : public data_parallel {
 public:
     noted_work(context<typename Space::backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
-               in_small_groups const& how) :
-        shares_(ctx, parameters, *how.ranks, 300, 1000),
+               in_small_buckets const& how) :
+        optimizer_(ctx, parameters, *how.ranks, 300, 1000),
         ctx_(ctx), early_(*how.early) {}
-    [[nodiscard]] int rank() const override { return shares_.rank(); }
-    [[nodiscard]] int count() const override { return shares_.count(); }
-    [[nodiscard]] index_t micro_batches(index_t n) const override { return shares_.micro_batches(n); }
+    [[nodiscard]] int rank() const override { return optimizer_.rank(); }
+    [[nodiscard]] int count() const override { return optimizer_.count(); }
+    [[nodiscard]] index_t micro_batches(index_t n) const override { return optimizer_.micro_batches(n); }
     void begin_run(std::uint64_t seed, training_state const& state, training_recipe const& recipe,
                    index_t tokens) override {
-        shares_.begin_run(seed, state, recipe, tokens);
+        optimizer_.begin_run(seed, state, recipe, tokens);
     }
-    double sync_clock(index_t steps_done) override { return shares_.sync_clock(steps_done); }
-    [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const override { return shares_.bucket_begins(); }
-    void begin_reduce(std::size_t group) override {
+    double sync_clock(index_t steps_done) override { return optimizer_.sync_clock(steps_done); }
+    [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const override { return optimizer_.bucket_begins(); }
+    void begin_reduce(std::size_t bucket) override {
         if (ctx_.after_gradients) ++early_;
-        shares_.begin_reduce(group);
+        optimizer_.begin_reduce(bucket);
     }
-    void make_progress() override { shares_.make_progress(); }
-    void reduce_gradients(std::span<std::byte> losses) override { shares_.reduce_gradients(losses); }
-    void all_gather_values() override { shares_.all_gather_values(); }
-    void all_gather_gradients(std::vector<bool> const& marked) override { shares_.all_gather_gradients(marked); }
-    [[nodiscard]] std::size_t buffer_bytes() const override { return shares_.buffer_bytes(); }
-    [[nodiscard]] part own(std::size_t i) const override { return shares_.own(i); }
-    [[nodiscard]] index_t ranges() const override { return shares_.ranges(); }
+    void make_progress() override { optimizer_.make_progress(); }
+    void reduce_gradients(std::span<std::byte> losses) override { optimizer_.reduce_gradients(losses); }
+    void all_gather_values() override { optimizer_.all_gather_values(); }
+    void all_gather_gradients(std::vector<bool> const& marked) override { optimizer_.all_gather_gradients(marked); }
+    [[nodiscard]] std::size_t buffer_bytes() const override { return optimizer_.buffer_bytes(); }
+    [[nodiscard]] part own(std::size_t i) const override { return optimizer_.own(i); }
+    [[nodiscard]] index_t ranges() const override { return optimizer_.ranges(); }
     std::span<double const> all_gather_squares(std::span<double const> own) override {
-        return shares_.all_gather_squares(own);
+        return optimizer_.all_gather_squares(own);
     }
-    [[nodiscard]] std::size_t first_nonfinite() const override { return shares_.first_nonfinite(); }
+    [[nodiscard]] std::size_t first_nonfinite() const override { return optimizer_.first_nonfinite(); }
     void gather_on_rank_0(std::span<void const* const> from, std::span<void* const> to) override {
-        shares_.gather_on_rank_0(from, to);
+        optimizer_.gather_on_rank_0(from, to);
     }
 
 private:
-    sharded_optimizer<Space> shares_;
+    sharded_optimizer<Space> optimizer_;
     context<typename Space::backend> const& ctx_;
     std::atomic<int>& early_;
 };
@@ -176,7 +176,7 @@ private:
 template <class Space>
 std::unique_ptr<data_parallel> part_of(context<typename Space::backend> const& ctx,
                                        std::vector<any_parameter<Space>> const& parameters, gradient_exchange,
-                                       in_small_groups const& how) {
+                                       in_small_buckets const& how) {
     return std::make_unique<noted_work<Space>>(ctx, parameters, how);
 }
 
@@ -319,10 +319,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_exchanged_during_backward_change_no_bit,
         std::atomic<int> early = 0;
         auto const together =
             run_of<model>(R, [&](auto& ctx, auto& own, auto& source, auto const& callbacks, process_group* ranks) {
-                train(ctx, own, source, r, callbacks, in_small_groups{ranks, &early});
+                train(ctx, own, source, r, callbacks, in_small_buckets{ranks, &early});
             });
         BOOST_TEST((together == alone), R << " ranks");
-        BOOST_TEST(early >= R * 3 * 2);  // two groups per step
+        BOOST_TEST(early >= R * 3 * 2);  // two buckets per step
     }
 }
 

@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(allocations_are_aligned_and_disjoint) {
 }
 
 BOOST_AUTO_TEST_CASE(rewinding_frees_later_allocations) {
-    arena<> a("scratch");
+    arena<> a("workspace");
     auto const x = a.take<float>(extents<dyn>(16));
     auto const mark = a.here();
     auto const y = a.take<float>(extents<dyn>(16));
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(several_blocks_become_one_and_nothing_is_allocated_any_more
 }
 
 BOOST_AUTO_TEST_CASE(blocks_behind_a_mark_are_used_again) {
-    arena<> a("scratch");
+    arena<> a("workspace");
     (void)a.take<float>(extents<dyn>(16));
     auto const mark = a.here();
     auto const fill_up = [&] {

@@ -86,23 +86,22 @@ template <class Layer, class Visitor>
 // A parameter with its static shape erased. A single visitor collects these, so that a model's visit is compiled for
 // that visitor only and not for every algorithm on parameters.
 template <class Space = space<>> struct any_parameter {
-    using value_type = typename Space::scalar;
-    using gradient_type = typename Space::scalar;  // element type of the gradient
+    using value_type = typename Space::scalar;  // of gradients, biases and gains
     using backend = typename Space::backend;
     template <class T> using flat = view<T, extents<dyn>, backend>;  // its elements as a vector
     // Flat values; if matrices have another type, a variant of both types, for with_values.
     using values = std::conditional_t<is_trainable<Space>, flat<value_type>,
                                       std::variant<flat<value_type>, flat<typename Space::weights>>>;
-    std::string name;                                             // as `visit` gives it
-    std::vector<index_t> shape;                                   // of the parameter
-    values value;                                                 // of the parameter
-    flat<gradient_type> grad;                                     // flat; null if the parameter has no gradient
-    role starts;                                                  // initialiser
-    bool decays;                                                  // whether weight decay acts on it
-    bool is_hidden;                                               // whether it is a matrix between hidden states
-    int* received_gradients;                                      // the parameter's own counter
-    void* owner;                                                  // the parameter itself, for bind
-    void (*bind)(void* owner, void* value, gradient_type* grad);  // assigns the parameter's memory
+    std::string name;                                          // as `visit` gives it
+    std::vector<index_t> shape;                                // of the parameter
+    values value;                                              // of the parameter
+    flat<value_type> grad;                                     // flat; null if the parameter has no gradient
+    role starts;                                               // initialiser
+    bool decays;                                               // whether weight decay acts on it
+    bool is_hidden;                                            // whether it is a matrix between hidden states
+    int* received_gradients;                                   // the parameter's own counter
+    void* owner;                                               // the parameter itself, for bind
+    void (*bind)(void* owner, void* value, value_type* grad);  // assigns the parameter's memory
 
     // The number of elements.
     [[nodiscard]] index_t size() const { return grad.size(); }
@@ -135,7 +134,7 @@ namespace detail {
 // The visitor that collects parameters. One type serves all models of a space, so shared layers compile their visit
 // once.
 template <class Space> struct parameter_list {
-    using G = typename Space::scalar;
+    using value_type = typename any_parameter<Space>::value_type;
     std::vector<any_parameter<Space>> all;
 
     template <class E, class Other> [[gnu::cold]] void operator()(std::string const& name, param<E, Other>& p) {
@@ -144,7 +143,7 @@ template <class Space> struct parameter_list {
         index_t sizes[E::rank];
         for (std::size_t r = 0; r < E::rank; ++r) sizes[r] = p.value.extent(r);
         add(name, sizes, p.value.data(), p.grad.data(), p.starts, param<E, Space>::decays, param<E, Space>::is_hidden,
-            &p.received_gradients, &p, [](void* owner, void* value, G* grad) {
+            &p.received_gradients, &p, [](void* owner, void* value, value_type* grad) {
                 using own = param<E, Space>;
                 auto& self = *static_cast<own*>(owner);
                 self.value = {static_cast<typename own::value_type*>(value), self.value.extents()};
@@ -154,9 +153,9 @@ template <class Space> struct parameter_list {
 
 private:
     template <class T>
-    [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, G* grad, role starts,
-                               bool decays, bool is_hidden, int* received, void* owner,
-                               void (*bind)(void*, void*, G*)) {
+    [[gnu::noinline]] void add(std::string const& name, std::span<index_t const> sizes, T* value, value_type* grad,
+                               role starts, bool decays, bool is_hidden, int* received, void* owner,
+                               void (*bind)(void*, void*, value_type*)) {
         auto const bytes = bytes_of_sizes(sizes, sizeof(T));
         require(bytes.has_value(), errc::memory, "expected a size of ", name,
                 " that memory can hold, found a larger one; is the vocabulary right?");

@@ -226,7 +226,7 @@ public:
         static_assert(std::is_arithmetic_v<T>);
         auto const own = parts[static_cast<std::size_t>(rank_)];
         require(room.size() >= own.size() * static_cast<std::size_t>(ranks_ - 1), errc::usage,
-                "calm::process_group: expected room for the shares of ", ranks_ - 1, " ranks");
+                "calm::process_group: expected room for the shards of ", ranks_ - 1, " ranks");
         std::vector<sent> to;
         std::vector<received> from;
         std::vector<T*> terms;

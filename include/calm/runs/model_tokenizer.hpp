@@ -54,7 +54,7 @@ inline tokenizer described_tokenizer(std::string const& path, tokenizer_descript
     auto const file = mapped_file::open(path);
     if (is_json_object(file.text())) return fitted(parse_tokenizer(file.text(), path));
     auto plain = tokenizer::parse_lines(file.text(), path);
-    if (plain.fingerprint() == d.fingerprint) return plain;
+    if (plain.fingerprint() == d.fingerprint) return fitted(plain);
     for (auto const& family : rank_families) {
         if (family.pattern != d.pattern) continue;
         auto const named = tokenizer::parse_lines(file.text(), path, family.name);

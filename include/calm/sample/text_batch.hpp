@@ -38,8 +38,8 @@ struct generated_patch {
 // context outlive the batch.
 template <class Model, class Backend = cpu> class text_batch {
 public:
-    using settings_type = settings_of_generation<rule_of<Model>>;
-    static constexpr index_t K = Model::K;
+    using settings_type = settings_of_generation<rule_of<Model>>;  // of one text
+    static constexpr index_t K = Model::K;                         // tokens per patch
 
     // Called for every patch with its text's place; false ends the text.
     using on_patch = std::function<bool(index_t text, generated_patch const&)>;

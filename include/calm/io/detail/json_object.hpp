@@ -10,7 +10,7 @@
 
 namespace calm {
 
-// Maximum bytes of each kind. Parsed JSON takes up to 30 times its size in memory.
+// Maximum bytes of each kind. Parsed JSON takes up to 45 times its size in memory (SECURITY.md).
 namespace json_limit {
 inline constexpr std::size_t config = 1'000'000;               // config.json; published ones have 1 to 5 kB
 inline constexpr std::size_t safetensors_header = 10'000'000;  // 100 bytes per tensor; CALM-XL has some hundred tensors

@@ -37,14 +37,7 @@ public:
 
 protected:
     loaded_model_of(index_t vocabulary, special_tokens const& special, model_place const& place) :
-        ctx_(context_at(place)), special_(special), own_(vocabulary, model_mode::inference) {}
-
-    static context<Backend> context_at(model_place const& place) {
-        if constexpr (std::is_same_v<Backend, cuda>)
-            return context<Backend>(place.seed, place.device);
-        else
-            return context<Backend>(place.seed, place.threads);
-    }
+        ctx_(context_at<Backend>(place)), special_(special), own_(vocabulary, model_mode::inference) {}
 
     context<Backend> ctx_;
     special_tokens special_;

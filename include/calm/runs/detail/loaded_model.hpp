@@ -1,7 +1,6 @@
 #pragma once
 // A stored model of any sizes behind virtual functions, loaded for evaluation and generation. load_model.hpp makes one.
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -12,6 +11,7 @@
 #include "calm/evaluate/evaluation_settings.hpp"
 #include "calm/model/head.hpp"
 #include "calm/ranks/process_group.hpp"
+#include "calm/runs/detail/model_place.hpp"
 #include "calm/runs/detail/unsupported_work.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
@@ -23,13 +23,6 @@ namespace calm {
 using any_sampler = std::variant<sampler, token_sampler>;
 using any_generation_settings = settings_of_generation<any_sampler>;
 using any_evaluation_settings = settings_of_evaluation<any_sampler>;
-
-// Where a model is loaded.
-struct model_place {
-    int threads = 0;         // 0: all of the machine's; unused on a GPU
-    int device = 0;          // the number of the GPU
-    std::uint64_t seed = 0;  // of the context
-};
 
 // Texts of a loaded model that are generated together, as calm::text_batch, with the sampler of the model's kind. Not
 // thread-safe.

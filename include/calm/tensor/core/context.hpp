@@ -35,7 +35,7 @@ public:
     std::uint32_t step = 0;                        // of the run: part of every random key
     index_t micro_batch = 0;                       // index in the step, which has micro-batches of equal size
     arena<Backend> saved{"saved activations"};     // what backward needs from forward
-    arena<Backend> workspace{"scratch"};           // workspace of an operation or layer while it runs
+    arena<Backend> workspace{"workspace"};         // of an operation or layer while it runs
     arena<> staging{"staging"};                    // host data on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of bf16 products, or null
     // Hook: backward calls it after a linear layer has added to its gradients. Contributions to all gradients requested

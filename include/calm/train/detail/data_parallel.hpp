@@ -50,7 +50,7 @@ public:
     [[nodiscard]] virtual std::vector<std::size_t> const& bucket_begins() const = 0;
     // Starts the exchange of a bucket whose gradients are complete on this rank, while backward computes other buckets.
     // All ranks begin the buckets in the same order.
-    virtual void begin_reduce(std::size_t group) = 0;
+    virtual void begin_reduce(std::size_t bucket) = 0;
     // Advances exchanges in flight, without waiting.
     virtual void make_progress() = 0;
     // Sums the gradients of all ranks, also of buckets already begun, in the tree of the ranks' numbers. Afterwards

@@ -17,7 +17,7 @@ template <class Space> class gradient_hooks {
     using Backend = typename Space::backend;
 
 public:
-    using taker = std::function<void(std::size_t group)>;
+    using taker = std::function<void(std::size_t bucket)>;
 
     // bucket_begins: (G + 1) first parameter of each bucket, then the number of parameters.
     gradient_hooks(std::vector<any_parameter<Space>> const& parameters, std::vector<std::size_t> const& bucket_begins) :

@@ -44,12 +44,12 @@ template <class Space> class sharded_optimizer final : public data_parallel {
     using Backend = typename Space::backend;
 
 public:
-    // Context and ranks outlive it. Up to most_in_flight exchanges are in flight, each with at most `piece` elements
-    // per shard; a bucket has at least `group` elements.
+    // Context and ranks outlive it. Up to most_in_flight exchanges are in flight, each with at most `chunk` elements
+    // per shard; a bucket has at least `bucket` elements.
     sharded_optimizer(context<Backend> const& ctx, std::vector<any_parameter<Space>> const& parameters,
-                      process_group& ranks, index_t piece, index_t group) :
+                      process_group& ranks, index_t chunk, index_t bucket) :
         ctx_(ctx),
-        ranks_(ranks), layout_(sizes_of(parameters), ranks.rank(), ranks.ranks(), piece, group),
+        ranks_(ranks), layout_(sizes_of(parameters), ranks.rank(), ranks.ranks(), chunk, bucket),
         sums_(layout_.ranges().size()) {
         for (auto const& p : parameters) {
             value_slots_.push_back({p.value.data(), 0});
@@ -60,12 +60,12 @@ public:
             range_numbers_.insert(range_numbers_.end(), own.begin(), own.end());
             range_starts_.push_back(range_numbers_.size());
         }
-        extents<dyn> const room(index_t{ranks.ranks()} * layout_.piece());
+        extents<dyn> const room(index_t{ranks.ranks()} * layout_.chunk());
         for (auto& one : buffers_) one = {memory_.template take<T>(room).data(), memory_.template take<T>(room).data()};
         values_ = device_table(memory_, value_slots_);
         gradients_ = device_table(memory_, gradient_slots_);
-        set_pieces(whole_, std::vector<bool>(parameters.size(), true));
-        begun_.resize(whole_.all.group_ends.size());
+        set_plan(whole_, std::vector<bool>(parameters.size(), true));
+        begun_.resize(whole_.all.bucket_ends.size());
     }
     // Exchanges in flight at once. A device has one, which is waited for.
     static constexpr std::size_t most_in_flight = host_memory<Backend> ? 4 : 1;
@@ -126,10 +126,10 @@ public:
     [[nodiscard]] std::size_t buffer_bytes() const override { return memory_.peak(); }
 
     [[nodiscard]] std::vector<std::size_t> const& bucket_begins() const override { return layout_.bucket_begins(); }
-    void begin_reduce(std::size_t group) override {
-        auto const& ends = whole_.all.group_ends;
-        for (auto round = group == 0 ? 0 : ends[group - 1]; round < ends[group]; ++round) to_add_.push_back(round);
-        begun_[group] = true;
+    void begin_reduce(std::size_t bucket) override {
+        auto const& ends = whole_.all.bucket_ends;
+        for (auto step = bucket == 0 ? 0 : ends[bucket - 1]; step < ends[bucket]; ++step) to_add_.push_back(step);
+        begun_[bucket] = true;
         make_progress();
     }
     void make_progress() override {
@@ -140,8 +140,8 @@ public:
     // The gradient part of reduce_gradients().
     void sum_gradients() {
         settle_device();
-        for (std::size_t group = 0; group < begun_.size(); ++group)
-            if (!begun_[group]) begin_reduce(group);
+        for (std::size_t bucket = 0; bucket < begun_.size(); ++bucket)
+            if (!begun_[bucket]) begin_reduce(bucket);
         while (!on_way_.empty()) {
             take_gradients();
             send_gradients();
@@ -151,7 +151,7 @@ public:
     }
     void all_gather_values() override { gather(whole_, values_); }
     void all_gather_gradients(std::vector<bool> const& marked) override {
-        if (some_.marked != marked) set_pieces(some_, marked);
+        if (some_.marked != marked) set_plan(some_, marked);
         gather(some_, gradients_);
     }
     [[nodiscard]] index_t ranges() const override { return std::ssize(layout_.ranges()); }
@@ -173,16 +173,16 @@ public:
             slots.push_back({static_cast<T*>(const_cast<void*>(from[i])), own(i).begin});
         arena_scope const scope(memory_);
         auto const* const own_slots = device_table(memory_, slots);
-        for (auto const& round : whole_.all.rounds) {
-            run(whole_, round.begin, round.own_end, own_slots, detail::pack<T>{buffers_[0].sent});
-            auto const own_piece = round.pieces[self];
-            std::vector<T> here(static_cast<std::size_t>(self == 0 ? round.size : own_piece.end));
-            copy_to_host(ctx_, among(here.data(), own_piece), buffers_[0].sent);
-            std::vector<part> sent(round.pieces.size()), received(sent);
-            if (self != 0) sent[0] = own_piece;
-            if (self == 0) received = round.pieces;
+        for (auto const& step : whole_.all.steps) {
+            run(whole_, step.begin, step.own_end, own_slots, detail::pack<T>{buffers_[0].sent});
+            auto const own_chunk = step.chunks[self];
+            std::vector<T> here(static_cast<std::size_t>(self == 0 ? step.size : own_chunk.end));
+            copy_to_host(ctx_, among(here.data(), own_chunk), buffers_[0].sent);
+            std::vector<part> sent(step.chunks.size()), received(sent);
+            if (self != 0) sent[0] = own_chunk;
+            if (self == 0) received = step.chunks;
             ranks_.exchange(sends(here.data(), sent), places(here.data(), received));
-            for (index_t i = round.begin; self == 0 && i < round.end; ++i) {
+            for (index_t i = step.begin; self == 0 && i < step.end; ++i) {
                 auto const& one = whole_.all.parts[static_cast<std::size_t>(i)];
                 if (auto* const place = static_cast<T*>(to[static_cast<std::size_t>(one.slot)]); place != nullptr)
                     std::copy_n(here.data() + one.at, one.end - one.begin, place + one.begin);
@@ -215,39 +215,40 @@ private:
     }
     // Buffers of an exchange, in device memory.
     struct buffers {
-        T* sent;  // (R, piece)
+        T* sent;  // (R, chunk)
         T* received;
     };
     // An exchange in flight.
     struct on_way {
-        std::size_t round;
+        std::size_t step;
         buffers in;
     };
     // What to send for some parameters; the parts are also in device memory.
-    struct pieces {
+    struct device_plan {
         std::vector<bool> marked;
         detail::exchange_plan all;
         detail::packed_part const* there = nullptr;  // the parts, in device memory
     };
-    void set_pieces(pieces& of, std::vector<bool> const& marked) {
+    void set_plan(device_plan& of, std::vector<bool> const& marked) {
         of.marked = marked;
-        of.all = layout_.pieces_of(marked);
+        of.all = layout_.plan_of(marked);
         of.there = device_table(memory_, of.all.parts);
     }
     // Applies `what` to parts begin .. end - 1 of the tensors in `slots`.
     template <class Do>
-    void run(pieces const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots, Do const& what) const {
+    void run(device_plan const& of, index_t begin, index_t end, detail::packed_slot<T> const* slots,
+             Do const& what) const {
         detail::run_packing(ctx_, detail::packed_parts<T>{of.there + begin, end - begin, slots}, what);
     }
     // Starts the next gradient exchanges, up to most_in_flight.
     void send_gradients() {
         auto const self = static_cast<std::size_t>(ranks_.rank());
         while (!to_add_.empty() && on_way_.size() < most_in_flight) {
-            auto const& round = whole_.all.rounds[to_add_.front()];
-            auto const& in = buffers_[sent_rounds_++ % most_in_flight];
-            run(whole_, round.begin, round.end, gradients_, detail::pack_away<T>{in.sent});
-            auto const size = round.pieces[self].end;  // elements of this rank's chunk, which every other rank sends
-            auto to = round.pieces;
+            auto const& step = whole_.all.steps[to_add_.front()];
+            auto const& in = buffers_[sent_steps_++ % most_in_flight];
+            run(whole_, step.begin, step.end, gradients_, detail::pack_away<T>{in.sent});
+            auto const size = step.chunks[self].end;  // elements of this rank's chunk, which every other rank sends
+            auto to = step.chunks;
             std::vector<part> from(to.size());
             index_t place = 0;
             for (std::size_t r = 0; r < from.size(); ++r)
@@ -262,31 +263,31 @@ private:
     void take_gradients() {
         auto const [number, in] = on_way_.front();
         wait_exchange();
-        auto const& round = whole_.all.rounds[number];
-        auto const size = round.pieces[static_cast<std::size_t>(ranks_.rank())].end;
-        run(whole_, round.begin, round.own_end, gradients_,
+        auto const& step = whole_.all.steps[number];
+        auto const size = step.chunks[static_cast<std::size_t>(ranks_.rank())].end;
+        run(whole_, step.begin, step.own_end, gradients_,
             detail::sum_of_ranks<T>{in.sent, in.received, size, ranks_.rank(), ranks_.ranks()});
         on_way_.pop_front();
     }
     // Gathers the tensors in `slots` from all ranks' shards, on all ranks.
-    void gather(pieces const& of, detail::packed_slot<T> const* slots) {
+    void gather(device_plan const& of, detail::packed_slot<T> const* slots) {
         auto const self = static_cast<std::size_t>(ranks_.rank());
-        auto const& rounds = of.all.rounds;
-        auto const in = [&](std::size_t round) -> auto const& {
-            return buffers_[round % most_in_flight];
+        auto const& steps = of.all.steps;
+        auto const in = [&](std::size_t step) -> auto const& {
+            return buffers_[step % most_in_flight];
         };
         settle_device();
-        for (std::size_t next = 0, taken = 0; taken < rounds.size(); ++taken) {
-            for (; next < rounds.size() && next - taken < most_in_flight; ++next) {
-                auto const& round = rounds[next];
-                run(of, round.begin, round.own_end, slots, detail::pack<T>{in(next).sent});
-                std::vector<part> to(round.pieces.size(), round.pieces[self]);
-                auto from = round.pieces;
+        for (std::size_t next = 0, taken = 0; taken < steps.size(); ++taken) {
+            for (; next < steps.size() && next - taken < most_in_flight; ++next) {
+                auto const& step = steps[next];
+                run(of, step.begin, step.own_end, slots, detail::pack<T>{in(next).sent});
+                std::vector<part> to(step.chunks.size(), step.chunks[self]);
+                auto from = step.chunks;
                 to[self] = from[self] = {};
                 start_exchange(in(next), to, from);
             }
             wait_exchange();
-            run(of, rounds[taken].own_end, rounds[taken].end, slots, detail::unpack<T>{in(taken).received});
+            run(of, steps[taken].own_end, steps[taken].end, slots, detail::unpack<T>{in(taken).received});
         }
         wait_on_devices();
     }
@@ -351,13 +352,13 @@ private:
     detail::packed_slot<T> const* values_ = nullptr;                    // in device memory
     detail::packed_slot<T> const* gradients_ = nullptr;
     std::array<buffers, most_in_flight> buffers_{};
-    pieces whole_, some_;
+    device_plan whole_, some_;
     std::vector<std::size_t> range_numbers_;    // of each rank's ranges, rank by rank
     std::vector<std::size_t> range_starts_{0};  // (R + 1) start of each rank in range_numbers_
-    std::vector<bool> begun_;                   // buckets whose exchange began in this step
-    std::deque<std::size_t> to_add_;            // indices of rounds still to send
+    std::vector<bool> begun_;                   // buckets whose exchange began in this training step
+    std::deque<std::size_t> to_add_;            // indices of exchange steps still to send
     std::deque<on_way> on_way_;
-    std::size_t sent_rounds_ = 0;
+    std::size_t sent_steps_ = 0;
     double clock_ = std::numeric_limits<double>::lowest();  // of rank 0, last received
     std::vector<T> sent_here_, received_here_;              // in host memory, for a device without a device transport
 };

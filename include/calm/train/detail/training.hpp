@@ -224,9 +224,9 @@ private:
             hooks_->learn(first_phase, micro);
         } else {
             auto const& begins = part_->bucket_begins();
-            auto const begin = [&](std::size_t group) {
-                tree_.add(ctx_, number, begins[group], begins[group + 1]);
-                part_->begin_reduce(group);
+            auto const begin = [&](std::size_t bucket) {
+                tree_.add(ctx_, number, begins[bucket], begins[bucket + 1]);
+                part_->begin_reduce(bucket);
             };
             hooks_->run(ctx_, first_phase, micro, begin, [&] { part_->make_progress(); });
         }

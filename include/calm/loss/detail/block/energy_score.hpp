@@ -83,7 +83,6 @@ template <class T, class Noise> struct energy_score_kernel {
     static constexpr int others = threads / samples;  // columns per tile
     static constexpr int chunk = 128;                 // elements of each row loaded at a time
     static constexpr int stride = chunk + 16 / static_cast<int>(sizeof(T));  // other banks for neighbouring rows
-    using several = group<T, 16 / static_cast<int>(sizeof(T))>;              // elements read at once
     using column = group<T, samples>;                                        // a number per sample of the tile
     struct alignas(16) shared {
         T x[samples * stride];
@@ -155,9 +154,10 @@ private:
     CALM_HD static void add_squares(T& total, T const* u, T const* v, index_t width) {
         int const count = static_cast<int>(math::min<index_t>(chunk, width));
         T sum = total;
+        using V = group_of<T>;
         int l = 0;
-        for (; l + lanes<several> <= count; l += lanes<several>) {
-            several const apart = load<several>(place_of<several>(u + l)) - load<several>(place_of<several>(v + l));
+        for (; l + lanes<V> <= count; l += lanes<V>) {
+            V const apart = load<V>(place_of<V>(u + l)) - load<V>(place_of<V>(v + l));
             for (T const each : apart.lane) sum += each * each;
         }
         for (; l < count; ++l) sum += (u[l] - v[l]) * (u[l] - v[l]);

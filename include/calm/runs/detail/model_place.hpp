@@ -1,0 +1,28 @@
+#pragma once
+// Where a model computes, and its context there.
+
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "calm/tensor/core/backend.hpp"
+#include "calm/tensor/core/context.hpp"
+
+namespace calm {
+
+// Where a model computes.
+struct model_place {
+    int threads = 0;                 // 0: all of the machine's; unused on a GPU
+    std::optional<int> device = {};  // the number of the GPU; without one, the GPU that the process uses, or number 0
+    std::uint64_t seed = 0;          // of the context
+};
+
+// A context for a model at this place. Throws as the constructors of context<Backend>.
+template <class Backend> context<Backend> context_at(model_place const& place) {
+    if constexpr (std::is_same_v<Backend, cuda>)
+        return place.device ? context<Backend>(place.seed, *place.device) : context<Backend>(place.seed);
+    else
+        return context<Backend>(place.seed, place.threads);
+}
+
+}  // namespace calm
