@@ -1042,6 +1042,10 @@ void declare(command& c, serve_options& o) {
                                most_at_once);
     c.number<index_t, index_t>("--queue", o.queue, "N", "texts that wait; more are refused with status 429 (1024)", 1,
                                most_at_once);
+    c.number<index_t, index_t>("--rate-limit", o.rate, "N",
+                               "completions per second from one address, twice as many at once; more are refused with "
+                               "status 429; 0: any number (0)",
+                               0, most_at_once);
     c.number<index_t, index_t>("--drain", o.drain, "S",
                                "seconds that texts under way have to end after SIGTERM or Ctrl-C (30)", 0, 86'400);
     add_weights(c, o.weights);

@@ -392,6 +392,8 @@ private:
         begin_answer(reader_.keeps_alive());
         auto request = reader_.take();
         reader_.reset();
+        socket_code gone;
+        request.client = socket_.remote_endpoint(gone).address().to_string();
         server_.handler_(std::move(request), std::make_shared<answer>(exchange_));
     }
     // Answers a request that the handler does not get, and then closes.

@@ -22,6 +22,7 @@ struct http_request {
     std::string body;           // or empty
     std::string content_type;   // or empty
     std::string authorization;  // or empty
+    std::string client;         // its address
 };
 
 // What a client can make the server hold or wait for.

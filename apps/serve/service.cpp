@@ -27,6 +27,7 @@
 #include "serve/http_server.hpp"
 #include "serve/loopback.hpp"
 #include "serve/page.hpp"
+#include "serve/request_rate.hpp"
 #include "serve/run_files.hpp"
 #include "serve/service_metrics.hpp"
 #include "serve/text_generator.hpp"
@@ -68,7 +69,7 @@ struct served_model {
 class request_router {
 public:
     request_router(serve_options const& o, served_model const* model) :
-        options_(o), model_(model), created_(std::chrono::system_clock::now()) {}
+        options_(o), model_(model), created_(std::chrono::system_clock::now()), rate_(static_cast<double>(o.rate)) {}
 
     void handle(http_request request, std::shared_ptr<http_answer> answer, std::size_t connections) {
         auto const [status, type, body, more] = [&] {
@@ -119,7 +120,15 @@ private:
             return refusal(
                 {401, "expected the header Authorization: Bearer KEY with the server's key", "", "invalid_api_key"},
                 {{"WWW-Authenticate", "Bearer"}});
-        if (completes) return complete(request, answer);
+        if (completes) {
+            if (!rate_.allows(request.client, steady_seconds()))
+                return refusal({429,
+                                "too many requests: expected at most " + std::to_string(options_.rate) +
+                                    " per second from one address",
+                                "", "rate_limit_exceeded"},
+                               {{"Retry-After", "1"}});
+            return complete(request, answer);
+        }
         if (request.path == "/v1/models") return json_reply({{"object", "list"}, {"data", models()}});
         if (model_ != nullptr && request.path == "/v1/models/" + model_->name) return json_reply(models().front());
         if (request.path == "/metrics")
@@ -257,6 +266,7 @@ private:
     served_model const* model_;  // or null
     std::chrono::system_clock::time_point created_;
     std::string policy_ = policy_of_page(page_of_server());
+    request_rate rate_;
     service_metrics metrics_;
     bool draining_ = false;
 };
@@ -305,6 +315,14 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
     return 0;
 }
 
+// Bytes of the keys and values of one patch, or token.
+double cache_bytes_per_position(stored_model const& stored) {
+    auto const sizes = stored.description.kind == model_kind::autoregressive ? stored.autoregressive().llama
+                                                                             : llama_sizes_of(stored.sizes);
+    return 2.0 * sizeof(float) *
+           static_cast<double>(sizes.num_hidden_layers * sizes.num_key_value_heads * sizes.head_size());
+}
+
 // The name under which a directory's model is offered: that of the run or folder.
 std::string name_of_model(std::string const& directory) {
     auto path = std::filesystem::absolute(directory).lexically_normal();
@@ -335,8 +353,11 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
                               capacity,
                               o.pool,
                               stored.ends};
-    log_line(sentence("model ", served.name, ": ", K, K > 1 ? " tokens per patch, " : " token per step, ",
-                      served.context_tokens(), " tokens of context, ", o.at_once, " texts at a time"));
+    log_line(sentence(
+        "model ", served.name, ": ", K, K > 1 ? " tokens per patch, " : " token per step, ", served.context_tokens(),
+        " tokens of context; ", o.at_once, " texts at a time take at most ",
+        formatted("%.2f GB", 1e-9 * cache_bytes_per_position(stored) * static_cast<double>(o.at_once * capacity)),
+        " of keys and values"));
     request_router router(o, &served);
     std::thread generating([&] { generator.run(); });
     auto const join = [&] {
