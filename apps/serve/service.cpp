@@ -57,8 +57,9 @@ struct served_model {
     tokenizer const* text;
     text_generator* generator;
     bool autoregressive;
-    index_t K;         // tokens per patch
-    index_t capacity;  // patches per text, with its prompt
+    index_t longest_token;  // bytes
+    index_t K;              // tokens per patch
+    index_t capacity;       // patches per text, with its prompt
     index_t pool;
     std::vector<token_id> ends;
 
@@ -198,10 +199,9 @@ private:
             tokens = *ids;
         } else {
             auto const& text = std::get<0>(prompt);
-            // No token has more bytes than this, so a longer text is refused without the work of encoding it.
-            constexpr index_t longest_token = 1024;
-            if (std::ssize(text) > model_->context_tokens() * longest_token)
-                refuse_length(std::ssize(text), max_tokens);
+            // Refused without the work of encoding it.
+            if (std::ssize(text) > model_->context_tokens() * model_->longest_token)
+                refuse_length(std::ssize(text) / model_->longest_token, max_tokens);
             tokens = model_->text->encode(text);
         }
         auto const special = model_->text->specials();
@@ -222,7 +222,7 @@ private:
     [[noreturn]] void refuse_length(index_t prompt, index_t max_tokens) const {
         throw api_error{400,
                         "this model's maximum context length is " + std::to_string(model_->context_tokens()) +
-                            " tokens, and the request needs " + std::to_string(prompt + max_tokens) + " (" +
+                            " tokens, and the request needs at least " + std::to_string(prompt + max_tokens) + " (" +
                             std::to_string(prompt) + " in the prompt, " + std::to_string(max_tokens) +
                             " in the completion): shorten the prompt or max_tokens",
                         "prompt", "context_length_exceeded"};
@@ -323,6 +323,12 @@ double cache_bytes_per_position(stored_model const& stored) {
            static_cast<double>(sizes.num_hidden_layers * sizes.num_key_value_heads * sizes.head_size());
 }
 
+index_t longest_token_of(tokenizer const& text) {
+    std::size_t longest = 1;
+    for (token_id id = 0; id < text.vocabulary_size(); ++id) longest = std::max(longest, text.bytes(id).size());
+    return static_cast<index_t>(longest);
+}
+
 // The name under which a directory's model is offered: that of the run or folder.
 std::string name_of_model(std::string const& directory) {
     auto path = std::filesystem::absolute(directory).lexically_normal();
@@ -349,6 +355,7 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
                               &text,
                               &generator,
                               autoregressive,
+                              longest_token_of(text),
                               K,
                               capacity,
                               o.pool,
