@@ -138,9 +138,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
     });
 }
 
-void add_execution(command& c, execution_options& o) {
-    c.under(heading::common);
-    c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of all random numbers (1)", 0, any_seed);
+void add_place(command& c, execution_options& o) {
     c.under(heading::devices);
     c.number<int, int>("--threads", o.threads, "N", "number of threads; 0: as many as the machine has (0)", 0, 1024);
     c.compare("--threads", [](std::string const&) { return std::string(); });
@@ -149,6 +147,12 @@ void add_execution(command& c, execution_options& o) {
     c.suggest("--device", {"cpu", "cuda", "auto"});  // emulated is for tests
     c.compare("--device", [](std::string const& text) { return text.substr(0, text.find(':')); });  // any GPU
     c.otherwise("--device", [] { return device_choice().text(); });
+}
+
+void add_execution(command& c, execution_options& o) {
+    c.under(heading::common);
+    c.number<std::uint64_t, std::uint64_t>("--seed", o.seed, "S", "seed of all random numbers (1)", 0, any_seed);
+    add_place(c, o);
 }
 
 void add_timeout(command& c, execution_options& o) {
@@ -1049,7 +1053,7 @@ void declare(command& c, serve_options& o) {
     c.number<index_t, index_t>("--drain", o.drain, "S",
                                "seconds that texts under way have to end after SIGTERM or Ctrl-C (30)", 0, 86'400);
     add_weights(c, o.weights);
-    add_execution(c, o);
+    add_place(c, o);
 }
 
 template <class Options> std::optional<Options> read_command(int argc, char const* const* argv) {
