@@ -46,15 +46,11 @@ completion::completion(completion_request request, std::vector<std::vector<token
             for (token_id const id : prompt) echoed += tokenizer_.bytes(id);
         for (index_t i = 0; i < request_.n; ++i) texts_.push_back({stopped_text(stops_), {}, echoed, {}, {}});
     }
-    metrics_.prompt_tokens += static_cast<std::uint64_t>(prompt_tokens_);
 }
 
 void completion::begin() {
-    if (request_.stream) {
-        answer_->begin_stream(event_stream);
-        if (request_.echo)
-            for (std::size_t i = 0; i < texts_.size(); ++i) send_text(i, texts_[i].text, nullptr, nullptr);
-    }
+    metrics_.prompt_tokens += static_cast<std::uint64_t>(prompt_tokens_);
+    if (request_.stream) answer_->begin_stream(event_stream);
     if (request_.max_tokens == 0)
         for (std::size_t i = 0; i < texts_.size(); ++i) end(i, false);
 }
@@ -77,6 +73,7 @@ bool completion::take(std::size_t text, generated_patch const& patch) {
     metrics_.draws += static_cast<std::uint64_t>(patch.took.draws);
     generated_patch const shown{patch.fresh.first(used), patch.took, patch.last};
     if (request_.stream) {
+        piece.insert(0, std::exchange(state.text, {}));
         if (!piece.empty() || request_.patches) send_text(text, std::move(piece), &shown, nullptr);
     } else {
         state.text += piece;
@@ -88,9 +85,10 @@ bool completion::take(std::size_t text, generated_patch const& patch) {
 void completion::end(std::size_t text, bool at_end_id) {
     auto& state = texts_[text];
     state.finished = at_end_id || state.ending.stop() != nullptr ? "stop" : "length";
-    auto rest = state.characters.push(state.ending.flush()) + state.characters.flush();
+    auto rest = state.characters.push(state.ending.flush());
+    rest += state.characters.flush();
     if (request_.stream)
-        send_text(text, std::move(rest), nullptr, state.finished.c_str());
+        send_text(text, std::exchange(state.text, {}) + rest, nullptr, state.finished.c_str());
     else
         state.text += rest;
     ++metrics_.texts;
@@ -99,6 +97,7 @@ void completion::end(std::size_t text, bool at_end_id) {
 
 void completion::fail(std::size_t, std::string const& message) {
     if (std::exchange(failed_, true)) return;
+    metrics_.answered(completions_path, 500);
     api_error const wrong{500, message, "", ""};
     if (!request_.stream) return answer_->send(500, "application/json", wrong.json());
     answer_->write("data: " + wrong.json() + "\n\n");
@@ -146,7 +145,8 @@ void completion::send_text(std::size_t text, std::string piece, generated_patch 
 }
 
 void completion::finish_if_all_ended() {
-    if (++ended_ < texts_.size() || failed_) return;
+    if (++ended_ < texts_.size() || failed_ || answer_->gone()) return;
+    metrics_.answered(completions_path, 200);
     metrics_.request.add(steady_seconds() - begun_);
     auto last = head();
     last["choices"] = nlohmann::ordered_json::array();

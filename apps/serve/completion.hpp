@@ -19,6 +19,8 @@
 
 namespace calm::apps {
 
+inline constexpr char const* completions_path = "/v1/completions";
+
 // Receives the texts of a request and sends them to its client. The tokenizer and the metrics outlive it.
 class completion final : public text_receiver {
 public:
@@ -43,8 +45,8 @@ private:
     struct text_state {
         stopped_text ending;
         utf8_stream characters;
-        std::string text;                                            // so far; unused if streamed
-        std::string finished;                                        // finish_reason, or empty
+        std::string text;      // so far; of a stream, the echoed prompt until the first event
+        std::string finished;  // finish_reason, or empty
         std::vector<std::pair<std::size_t, sampling_cost>> patches;  // tokens and cost, if asked for and not streamed
     };
 

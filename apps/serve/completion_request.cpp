@@ -178,6 +178,7 @@ completion_request parse_completion_request(std::string_view body) {
     fields.read("echo", request.echo);
     fields.read("stream", request.stream);
     fields.read("patches", request.patches);
+    fields.read("ignore_eos", request.ignore_eos);
     if (auto const* const options = fields.value("stream_options")) {
         if (!options->is_object()) request_fields::refuse_type("stream_options", "an object", *options);
         request_fields(*options).read("include_usage", request.include_usage);

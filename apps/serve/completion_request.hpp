@@ -29,8 +29,10 @@ struct completion_request {
     bool stream = false;         // server-sent events
     bool include_usage = false;  // in a last event
     bool patches = false;        // report the draws of every patch
+    bool ignore_eos = false;     // texts end at max_tokens or a stop string only
 
-    static constexpr index_t most_texts = 128;  // prompts times n
+    static constexpr index_t most_texts = 128;           // prompts times n
+    static constexpr std::size_t most_echoed = 1 << 20;  // bytes of all echoed prompts
     static constexpr std::size_t most_stops = 4;
     static constexpr std::size_t longest_stop = 1024;  // bytes
 };

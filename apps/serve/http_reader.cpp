@@ -252,8 +252,8 @@ void http_reader::check_header() {
     if (!split_target(p.target, host, p.request))
         return refuse(400, "expected a path, or a URL of the same host as the Host header, found another target");
     if (!is_host_among(host, hosts_))
-        return refuse(403, "expected a Host header that names this server, found another host: allow that host when "
-                           "the server is started");
+        return refuse(403, "expected a Host header that names this server, found another: send localhost, 127.0.0.1 "
+                           "or [::1] to a server on a loopback address");
     if (p.origin && !is_same_text(*p.origin, "http://" + host))
         return refuse(403, "expected no request from a page of another site, found another Origin than this server's");
     if (p.expect && !is_same_text(*p.expect, "100-continue"))

@@ -492,7 +492,14 @@ http_server::state::~state() {
 
 void http_server::state::run(std::function<void()> const& tick) {
     wait_for_tick(tick);
-    io_.run();
+    for (;;) {
+        try {
+            io_.run();
+            break;
+        } catch (std::bad_alloc const&) {
+            // The connection at work ends when its time is up; others go on.
+        }
+    }
     close_all();
 }
 

@@ -81,8 +81,9 @@ public:
             }
         }();
         auto const known = std::find(std::begin(paths), std::end(paths), request.path) != std::end(paths);
-        metrics_.answered(known ? request.path : "other", status == answers_itself ? 200 : status);
-        if (status != answers_itself) answer->send(status, type, body, more);
+        if (status == answers_itself) return;
+        metrics_.answered(known ? request.path : "other", status);
+        answer->send(status, type, body, more);
     }
     void drain() { draining_ = true; }
 
@@ -103,7 +104,7 @@ private:
     static reply json_reply(nlohmann::ordered_json const& value) { return {200, json_type, json_line(value)}; }
 
     reply answer_of(http_request const& request, std::shared_ptr<http_answer> const& answer, std::size_t connections) {
-        bool const completes = request.path == "/v1/completions";
+        bool const completes = request.path == completions_path;
         if (std::string_view const expected = completes ? "POST" : "GET"; request.method != expected)
             if (completes || request.method != "HEAD")
                 return refusal({405, "expected " + std::string(expected) + ", found " + printable_line(request.method),
@@ -234,10 +235,21 @@ private:
                 404, "there is no model " + in_quotes(request.model, '"') + " here: expected \"" + model_->name + "\"",
                 "model", "model_not_found"};
         auto const rule = sampler_of_request(request, model_->autoregressive, model_->pool, exact_draws);
-        std::vector<std::vector<token_id>> prompts;
-        for (auto const& prompt : request.prompts) prompts.push_back(tokens_of(prompt, request.max_tokens));
-        auto const seed = request.seed ? *request.seed : random_seed();
         index_t const n = request.n, max_tokens = request.max_tokens;
+        auto const texts = request.prompts.size() * static_cast<std::size_t>(n);
+        if (texts > model_->generator->most_queued())
+            throw api_error{400,
+                            "expected at most " + std::to_string(model_->generator->most_queued()) +
+                                " texts per request, found " + std::to_string(texts),
+                            "n", ""};
+        if (max_tokens > 0 && !model_->generator->has_room(texts))
+            return refusal({429, "too many texts wait already: try again later", "", "queue_full"},
+                           {{"Retry-After", "1"}});
+        std::vector<std::vector<token_id>> prompts;
+        for (auto const& prompt : request.prompts) prompts.push_back(tokens_of(prompt, max_tokens));
+        if (request.echo) require_short_echo(prompts, n);
+        auto const seed = request.seed ? *request.seed : random_seed();
+        auto const ends = request.ignore_eos ? std::vector<token_id>{-1} : model_->ends;
         auto const to = std::make_shared<completion>(std::move(request), prompts, seed, model_->name, *model_->text,
                                                      metrics_, answer);
         std::vector<text_order> orders;
@@ -249,17 +261,27 @@ private:
                                .max_tokens = max_tokens,
                                .seed = seed,
                                .prompt_number = static_cast<std::uint32_t>(i),
-                               .ends = model_->ends}});
-        if (!model_->generator->has_room(orders.size()))
-            return refusal({429, "too many texts wait already: try again later", "", "queue_full"},
-                           {{"Retry-After", "1"}});
+                               .ends = ends}});
         to->begin();
         model_->generator->add(std::move(orders));
         return {answers_itself, "", ""};
     }
+    // An answer that echoes more than its client reads at once would be closed.
+    void require_short_echo(std::vector<std::vector<token_id>> const& prompts, index_t n) const {
+        std::size_t bytes = 0;
+        for (auto const& prompt : prompts)
+            for (token_id const id : prompt) bytes += model_->text->bytes(id).size();
+        if (bytes * static_cast<std::size_t>(n) > completion_request::most_echoed)
+            throw api_error{400,
+                            "\"echo\": expected prompts of at most " + std::to_string(completion_request::most_echoed) +
+                                " bytes, times n, found " + std::to_string(bytes * static_cast<std::size_t>(n)),
+                            "echo", ""};
+    }
+
+    // Of 53 bits, which every client reads exactly.
     static std::uint64_t random_seed() {
         std::random_device random;
-        return (std::uint64_t{random()} << 32) | random();
+        return (std::uint64_t{random()} << 21) ^ (random() & 0x1FFFFFU);
     }
 
     serve_options const& options_;
@@ -287,6 +309,7 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
     auto const address = o.host == "localhost" ? "127.0.0.1" : o.host;
     http_limits limits;
     limits.body_bytes = longest_json;
+    limits.unread_bytes = 8 * completion_request::most_echoed;  // JSON escapes a byte as at most six
     http_server* running = nullptr;
     http_server server(address, static_cast<std::uint16_t>(o.port), hosts, limits,
                        [&](http_request request, std::shared_ptr<http_answer> answer) {
@@ -296,7 +319,7 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
     auto const shown = address.find(':') != std::string::npos ? "[" + address + "]" : address;
     note_signals("takes no more requests and ends the texts under way; the same signal again stops at once\n");
     log_line(sentence("listening on http://", shown, ":", server.port(), "/"));
-    std::optional<double> draining;
+    std::optional<double> draining, without_texts;  // since then
     bool was_cut = false;
     server.run([&] {
         if (noted_signal() == 0) return;
@@ -306,11 +329,14 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
             server.drain();
             texts.close();
         }
-        double const waited = steady_seconds() - *draining;
-        auto const longest = static_cast<double>(o.drain);
-        if (texts.exist() && waited > longest && !std::exchange(was_cut, true)) texts.cut();
+        double const now = steady_seconds();
+        if (texts.exist()) {
+            if (now - *draining > static_cast<double>(o.drain) && !std::exchange(was_cut, true)) texts.cut();
+            return;
+        }
+        if (!without_texts) without_texts = now;
         constexpr double to_send_the_end = 2;  // s
-        if (!texts.exist() && (server.connections() == 0 || waited > longest + to_send_the_end)) server.stop();
+        if (server.connections() == 0 || now - *without_texts > to_send_the_end) server.stop();
     });
     return 0;
 }

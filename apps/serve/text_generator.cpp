@@ -8,6 +8,19 @@
 
 namespace calm::apps {
 
+namespace {
+
+// Lets the receiver know; a receiver that throws (out of memory) is dropped, which closes its answer.
+template <class F> void notify_receiver(F const& f) {
+    try {
+        f();
+    } catch (...) {
+        log_line(failure_now().text);
+    }
+}
+
+}  // namespace
+
 void text_generator::run() {
     std::vector<text_order> orders;
     while (next_orders(orders)) {
@@ -58,6 +71,13 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
         std::count_if(under_way_.begin(), under_way_.end(), [](text_order const& one) { return one.to != nullptr; }));
     active_ = under_way;
     if (batch_.empty()) change_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+    std::erase_if(queue_, [](text_order const& one) { return !one.to->wanted(); });
+    if (cut_) {
+        auto const waiting = std::exchange(queue_, {});
+        lock.unlock();
+        for (auto const& one : waiting) notify_receiver([&] { one.to->end(one.number, false); });
+        return !batch_.empty();
+    }
     auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.places_left()));
     while (!queue_.empty() && orders.size() < room) {
         orders.push_back(std::move(queue_.front()));
@@ -70,11 +90,11 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
 void text_generator::begin(text_order order) {
     if (!order.to->wanted()) return;
     try {
-        auto const place = static_cast<std::size_t>(batch_.begin(order.prompt, order.settings));
-        if (under_way_.size() <= place) under_way_.resize(place + 1);
-        under_way_[place] = std::move(order);
+        auto const place = batch_.begin(order.prompt, order.settings);
+        under_way_[static_cast<std::size_t>(place)] = std::move(order);
     } catch (...) {
-        order.to->fail(order.number, failure_now().text);
+        auto const message = failure_now().text;
+        notify_receiver([&] { order.to->fail(order.number, message); });
     }
 }
 
@@ -96,15 +116,15 @@ void text_generator::step() {
     } catch (...) {
         fail_all(failure_now().text);
     }
-    for (auto const& [order, at_end_id] : ended) order.to->end(order.number, at_end_id);
+    for (auto const& [order, at_end_id] : ended)
+        notify_receiver([&, &one = order, &at_end = at_end_id] { one.to->end(one.number, at_end); });
 }
 
 void text_generator::fail_all(std::string const& message) {
     for (std::size_t place = 0; place < under_way_.size(); ++place) {
-        if (under_way_[place].to == nullptr) continue;
         batch_.end(static_cast<index_t>(place));
         auto const order = std::exchange(under_way_[place], {});
-        order.to->fail(order.number, message);
+        if (order.to != nullptr) notify_receiver([&] { order.to->fail(order.number, message); });
     }
 }
 

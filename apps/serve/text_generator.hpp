@@ -45,7 +45,8 @@ struct text_order {
 class text_generator {
 public:
     // The batch outlives it. At most `queue` texts wait.
-    text_generator(loaded_text_batch& batch, std::size_t queue) : batch_(batch), most_queued_(queue) {}
+    text_generator(loaded_text_batch& batch, std::size_t queue) :
+        batch_(batch), most_queued_(queue), under_way_(static_cast<std::size_t>(batch.places_left())) {}
 
     // Generates until close() and the last text. Call it on a thread of its own.
     void run();
@@ -56,9 +57,10 @@ public:
     void add(std::vector<text_order> orders);
     // No more texts are added; run() ends after the last one.
     void close();
-    // As close(), and ends the texts under way at their next patch.
+    // As close(), and ends all texts: those under way at their next patch.
     void cut();
 
+    [[nodiscard]] std::size_t most_queued() const { return most_queued_; }
     [[nodiscard]] std::size_t queued() const;
     [[nodiscard]] std::size_t active() const;
 

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,8 +76,9 @@ class running_server {
 public:
     explicit running_server(std::string const& arguments) {
         auto const& folder = served_models();
-        auto const began = run_in(folder, "rm -f serve.err status pid; { sh -c 'echo $$ >pid; exec serve " + arguments +
-                                              " --port 0 --threads 1' >/dev/null 2>serve.err; echo $? >status; } &");
+        auto const began =
+            run_in(folder, "rm -f serve.err status pid; { sh -c 'echo $$ >pid; exec env -u CALM_API_KEY serve " +
+                               arguments + " --port 0 --threads 1' >/dev/null 2>serve.err; echo $? >status; } &");
         BOOST_REQUIRE_EQUAL(began.status, 0);
         bool const listens = happens_soon([&] {
             auto const text = folder.content("serve.err");
@@ -92,13 +94,13 @@ public:
     running_server& operator=(running_server const&) = delete;
     ~running_server() {
         if (!ended()) ::kill(process_, SIGKILL);
+        happens_soon([&] { return ended(); });  // the next server uses the same files
     }
 
     // The exit status after SIGTERM.
     int terminated() {
         ::kill(process_, SIGTERM);
-        BOOST_REQUIRE(happens_soon([&] { return ended(); }));
-        return std::stoi(served_models().content("status"));
+        return happens_soon([&] { return ended(); }) ? std::stoi(served_models().content("status")) : -1;
     }
     [[nodiscard]] bool ended() const { return served_models().content("status").find('\n') != std::string::npos; }
 
@@ -109,8 +111,9 @@ public:
         address.sin_family = AF_INET;
         address.sin_port = htons(port_);
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        BOOST_REQUIRE(::connect(socket, reinterpret_cast<sockaddr const*>(&address), sizeof address) == 0);
-        BOOST_REQUIRE(::send(socket, request.data(), request.size(), MSG_NOSIGNAL) == std::ssize(request));
+        if (::connect(socket, reinterpret_cast<sockaddr const*>(&address), sizeof address) != 0 ||
+            ::send(socket, request.data(), request.size(), MSG_NOSIGNAL) != std::ssize(request))
+            throw std::runtime_error("no connection to the server");
         return socket;
     }
     [[nodiscard]] http_reply answer_to(std::string const& request) const {
@@ -212,6 +215,7 @@ BOOST_AUTO_TEST_CASE(a_stream_has_the_same_text_and_ends_in_order) {
     BOOST_TEST(whole["choices"].size() == 4u);
     BOOST_TEST(whole["usage"]["completion_tokens"].get<int>() <= 4 * 23);
     body["stream"] = true;
+    body["echo"] = true;
     body["stream_options"] = {{"include_usage", true}};
     auto const reply = server.completion(body);
     BOOST_TEST(has(reply.head, "Content-Type: text/event-stream"));
@@ -226,7 +230,7 @@ BOOST_AUTO_TEST_CASE(a_stream_has_the_same_text_and_ends_in_order) {
         BOOST_TEST(events[i]["usage"].is_null());
     }
     for (std::size_t i = 0; i < 4; ++i) {
-        BOOST_TEST(texts[i] == whole["choices"][i]["text"].get<std::string>());
+        BOOST_TEST(texts[i] == (i < 2 ? "Mia" : "Tom") + whole["choices"][i]["text"].get<std::string>());
         BOOST_TEST(reasons[i] == whole["choices"][i]["finish_reason"].get<std::string>());
     }
     BOOST_TEST(events.back()["choices"].empty());
@@ -247,6 +251,13 @@ BOOST_AUTO_TEST_CASE(fields_of_a_request_do_what_they_say) {
     auto const stopped = with("stop", json::array({"never here", stop}));
     BOOST_TEST(text_of(stopped) == text.substr(0, text.find(stop)));
     BOOST_TEST(stopped.value()["choices"][0]["finish_reason"] == "stop");
+    auto streamed = plain;
+    streamed["stop"] = stop;
+    streamed["stream"] = true;
+    std::string pieces;
+    for (auto const& event : events_of(server.completion(streamed)))
+        pieces += event["choices"].at(0)["text"].get<std::string>();
+    BOOST_TEST(pieces == text_of(stopped));
     BOOST_TEST(text_of(with("echo", true)) == "Mia" + text);
     BOOST_TEST(text_of(with("max_tokens", 0)).empty());
     BOOST_TEST(with("max_tokens", 1).value()["usage"]["completion_tokens"] == 1);
@@ -282,6 +293,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_answered_is_refused_by_name) {
         {{{"stop", ""}}, 400, "stop", nullptr},
         {{{"stop", {"a", "b", "c", "d", "e"}}}, 400, "stop", nullptr},
         {{{"n", 1000}}, 400, "n", nullptr},
+        {{{"prompt", std::string(200, 'a')}, {"echo", 5}}, 400, "echo", nullptr},
         {{{"logprobs", 2}}, 400, "logprobs", nullptr},
         {{{"model", "another"}}, 404, "model", "model_not_found"},
         {"{", 400, nullptr, nullptr},
@@ -321,7 +333,8 @@ BOOST_AUTO_TEST_CASE(a_key_is_asked_for_and_other_sites_are_refused) {
 
 BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_said) {
     running_server const server("mine --at-once 1 --queue 1");
-    auto const long_text = running_server::post({{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}});
+    auto const long_text =
+        running_server::post({{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}, {"ignore_eos", true}});
     auto const value_of = [&](std::string const& name) {
         auto const text = server.get("/metrics").body;
         return std::stod(text.substr(text.find("\n" + name + " ") + name.size() + 2));
@@ -333,7 +346,9 @@ BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_sa
     auto const refused = server.completion({{"prompt", "Mia"}});
     BOOST_TEST(refused.status == 429);
     BOOST_TEST(has(refused.head, "Retry-After: 1"));
+    // A text that waits leaves the queue with its client.
     ::close(second);
+    BOOST_TEST(happens_soon([&] { return value_of("calm_texts_queued") == 0; }));
     ::close(first);
     BOOST_TEST(happens_soon([&] { return value_of("calm_texts_active") + value_of("calm_texts_queued") == 0; }));
     BOOST_TEST(server.completion({{"prompt", "Mia"}, {"max_tokens", 4}}).status == 200);
@@ -342,17 +357,24 @@ BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_sa
 BOOST_AUTO_TEST_CASE(a_signal_ends_the_server_after_its_texts) {
     running_server idle("mine");
     BOOST_TEST(idle.terminated() == 0);
-    running_server busy("mine --drain 1");
-    int const client = busy.sent(running_server::post({{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}}));
+    running_server busy("mine --drain 0 --at-once 1");
+    json const body{{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}, {"ignore_eos", true}};
+    int const client = busy.sent(running_server::post(body)), waiting = busy.sent(running_server::post(body));
     std::string all(1, '\0');
     BOOST_REQUIRE(::recv(client, all.data(), 1, 0) == 1);
-    std::thread ending([&] { BOOST_TEST(busy.terminated() == 0); });
-    char part[4096];
-    for (ssize_t n = 0; (n = ::recv(client, part, sizeof part, 0)) > 0;) all.append(part, static_cast<std::size_t>(n));
+    int status = -1;
+    std::thread ending([&] { status = busy.terminated(); });
+    for (int const socket : {client, waiting}) {
+        char part[4096];
+        for (ssize_t n = 0; (n = ::recv(socket, part, sizeof part, 0)) > 0;)
+            all.append(part, static_cast<std::size_t>(n));
+        ::close(socket);
+        BOOST_TEST(has(all, "\"finish_reason\":\"length\""));
+        BOOST_TEST(has(all, "data: [DONE]"));
+        all.clear();
+    }
     ending.join();
-    ::close(client);
-    BOOST_TEST(has(all, "\"finish_reason\":\"length\""));
-    BOOST_TEST(has(all, "data: [DONE]"));
+    BOOST_TEST(status == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_run_is_shown_with_and_without_a_model) {
