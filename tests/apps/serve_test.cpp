@@ -137,6 +137,12 @@ public:
     [[nodiscard]] http_reply completion(json const& body, std::string const& more = "") const {
         return answer_to(post(body, more));
     }
+    // The value of a metric without labels.
+    [[nodiscard]] double metric(std::string const& name) const {
+        auto const text = get("/metrics").body;
+        auto const at = text.find("\n" + name + " ");
+        return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+    }
     [[nodiscard]] http_reply get(std::string const& path, std::string const& more = "") const {
         return answer_to("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + more + "\r\n");
     }
@@ -335,22 +341,19 @@ BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_sa
     running_server const server("mine --at-once 1 --queue 1");
     auto const long_text =
         running_server::post({{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}, {"ignore_eos", true}});
-    auto const value_of = [&](std::string const& name) {
-        auto const text = server.get("/metrics").body;
-        return std::stod(text.substr(text.find("\n" + name + " ") + name.size() + 2));
-    };
     int const first = server.sent(long_text);
-    BOOST_REQUIRE(happens_soon([&] { return value_of("calm_texts_active") == 1; }));
+    BOOST_REQUIRE(happens_soon([&] { return server.metric("calm_texts_active") == 1; }));
     int const second = server.sent(long_text);
-    BOOST_REQUIRE(happens_soon([&] { return value_of("calm_texts_queued") == 1; }));
+    BOOST_REQUIRE(happens_soon([&] { return server.metric("calm_texts_queued") == 1; }));
     auto const refused = server.completion({{"prompt", "Mia"}});
     BOOST_TEST(refused.status == 429);
     BOOST_TEST(has(refused.head, "Retry-After: 1"));
     // A text that waits leaves the queue with its client.
     ::close(second);
-    BOOST_TEST(happens_soon([&] { return value_of("calm_texts_queued") == 0; }));
+    BOOST_TEST(happens_soon([&] { return server.metric("calm_texts_queued") == 0; }));
     ::close(first);
-    BOOST_TEST(happens_soon([&] { return value_of("calm_texts_active") + value_of("calm_texts_queued") == 0; }));
+    BOOST_TEST(
+        happens_soon([&] { return server.metric("calm_texts_active") + server.metric("calm_texts_queued") == 0; }));
     BOOST_TEST(server.completion({{"prompt", "Mia"}, {"max_tokens", 4}}).status == 200);
 }
 
@@ -362,6 +365,7 @@ BOOST_AUTO_TEST_CASE(a_signal_ends_the_server_after_its_texts) {
     int const client = busy.sent(running_server::post(body)), waiting = busy.sent(running_server::post(body));
     std::string all(1, '\0');
     BOOST_REQUIRE(::recv(client, all.data(), 1, 0) == 1);
+    BOOST_REQUIRE(happens_soon([&] { return busy.metric("calm_texts_queued") == 1; }));
     int status = -1;
     std::thread ending([&] { status = busy.terminated(); });
     for (int const socket : {client, waiting}) {
