@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""load.py CALM MODEL [--streams 1,8,64,512] [--tokens 64] [--short 10000] [--alone 64]: starts `CALM serve MODEL` and prints a table of
+concurrent streams: tokens per second, time to the first token, memory of the server. Then the same texts with `CALM generate`, one
+after another, and many short requests with the server's memory and open descriptors. Standard library only; the client needs CPU time too.
+"""
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+
+def start(program, model, *options):
+    process = subprocess.Popen([program, "serve", model, "--port", "0", *options], stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if found := re.search(r"listening on http://[^ ]*:(\d+)/", line):
+            return process, int(found[1])
+    sys.exit("the server did not start")
+
+
+def memory(pid):
+    """MiB now and at the peak so far."""
+    with open(f"/proc/{pid}/status") as file:
+        status = file.read()
+    return [int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024 for name in ("VmRSS", "VmHWM")]
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def request(port, body):
+    data = json.dumps(body).encode()
+    return b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n" % (port, len(data)) + data
+
+
+async def stream(port, seed, tokens):
+    """Seconds to the first event and to the end, and tokens made."""
+    begun = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request(port, {"prompt": "Once upon a time", "max_tokens": tokens, "seed": seed, "stream": True,
+                                "stream_options": {"include_usage": True}}))
+    text, first = b"", None
+    while b"[DONE]" not in text[-64:]:
+        part = await reader.read(65536)
+        if not part:
+            raise RuntimeError(f"the stream broke off: {text[:200]!r}")
+        text += part
+        if first is None and b"data:" in text:
+            first = time.monotonic() - begun
+    writer.close()
+    if not text.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(text[:200])
+    return first, time.monotonic() - begun, int(re.findall(rb'"completion_tokens":(\d+)', text)[-1])
+
+
+def part(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+async def measure(port, pid, count, tokens, rounds):
+    made, begun = [], time.monotonic()
+    for number in range(rounds):
+        made += await asyncio.gather(*(stream(port, number * count + i, tokens) for i in range(count)))
+    took = time.monotonic() - begun
+    first = [m[0] * 1000 for m in made]
+    total = sum(m[2] for m in made)
+    print(f"{count:>8} {len(made):>6} {total:>8} {total / took:>9.0f} {part(first, 0.5):>9.1f} {part(first, 0.99):>9.1f} "
+          f"{part([m[1] * 1000 for m in made], 0.5):>10.0f} {memory(pid)[0]:>8.0f} {memory(pid)[1]:>9.0f}", flush=True)
+    return total / took
+
+
+async def many_short(port, pid, count):
+    before = memory(pid)[0], descriptors(pid)
+    left = iter(range(count))
+
+    async def worker():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for seed in left:
+            writer.write(request(port, {"prompt": "Once", "max_tokens": 1, "seed": seed}))
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(re.search(rb"Content-Length: (\d+)", head)[1]))
+        writer.close()
+    begun = time.monotonic()
+    await asyncio.gather(*(worker() for _ in range(16)))
+    took = time.monotonic() - begun
+    await asyncio.sleep(0.3)
+    print(f"{count} requests of 1 token over 16 connections: {count / took:.0f} per second; memory {before[0]:.1f} MiB before, "
+          f"{memory(pid)[0]:.1f} after; descriptors {before[1]} before, {descriptors(pid)} after", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("calm")
+    parser.add_argument("model")
+    parser.add_argument("--streams", default="1,8,64,512")
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--short", type=int, default=10000)
+    parser.add_argument("--alone", type=int, default=64, help="runs of generate")
+    o = parser.parse_args()
+    process, port = start(o.calm, o.model)
+    try:
+        print(f"{o.model}: {memory(process.pid)[0]:.0f} MiB at the start")
+        print(" streams  texts   tokens  tokens/s   first ms              end ms     memory MiB\n"
+              "                                      p50       p99        p50      now      peak")
+        speed = {}
+        for count in map(int, o.streams.split(",")):
+            speed[count] = asyncio.run(measure(port, process.pid, count, o.tokens, max(1, 64 // count)))
+        time.sleep(1)
+        print(f"{memory(process.pid)[0]:.0f} MiB one second later")
+        if o.short:
+            asyncio.run(many_short(port, process.pid, o.short))
+    finally:
+        process.terminate()
+        process.wait(60)
+    if o.alone:
+        total, begun = 0, time.monotonic()
+        line = json.dumps({"id": 1, "prompt": "Once upon a time"})
+        for seed in range(o.alone):
+            made = subprocess.run([o.calm, "generate", o.model, "--jsonl", "-", "--max-tokens", str(o.tokens), "--temperature", "1",
+                                   "--seed", str(seed)], input=line, capture_output=True, text=True, check=True)
+            total += json.loads(made.stdout)["tokens"]
+        took = time.monotonic() - begun
+        print(f"{o.alone} runs of generate one after another: {total} tokens, {total / took:.0f} tokens/s"
+              + (f"; {o.alone} streams are {speed[o.alone] / (total / took):.1f} times as fast" if o.alone in speed else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
