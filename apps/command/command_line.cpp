@@ -1039,7 +1039,7 @@ void declare(command& c, serve_options& o) {
     c.under(heading::advanced);
     c.text("--name", o.name, "NAME", "name of the model for clients (that of its directory)");
     c.number<index_t, index_t>("--context", o.context, "N",
-                               "most tokens of a prompt and its completion (the model's max_position_embeddings)", 1,
+                               "most tokens of a prompt and its completion (the model's, at most 8192)", 1,
                                limits::text_tokens);
     c.number<index_t, index_t>("--at-once", o.at_once, "N",
                                "texts generated at the same time: more is faster and takes more memory (64)", 1,

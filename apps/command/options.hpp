@@ -204,7 +204,7 @@ struct serve_options : execution_options {
     index_t at_once = 64;   // texts
     index_t queue = 1024;   // texts that wait
     index_t rate = 0;       // completions per second from one address; 0: any number
-    index_t context = 0;    // tokens of prompt and completion; 0: max_position_embeddings
+    index_t context = 0;    // tokens of prompt and completion; 0: the model's, at most 8192
     index_t pool = 200;     // for adaptive and batch
     index_t drain = 30;     // seconds that running texts have to end after a signal
     held_weights weights = held_weights::f32;

@@ -133,6 +133,8 @@ void refuse_what_is_not_offered(request_fields const& fields) {
     };
     if (auto const* const found = fields.value("logprobs"); found != nullptr && !neutral(*found, {false}))
         refuse_field("logprobs", "not offered: a CALM generates from samples alone and knows no probabilities");
+    if (fields.value("messages") != nullptr)
+        refuse_field("messages", "not offered: these models continue text and do not chat; give \"prompt\"");
     if (auto const* const found = fields.value("suffix"); found != nullptr && !neutral(*found, {""}))
         refuse_field("suffix", "not offered: the model only continues text");
     for (char const* const name : {"presence_penalty", "frequency_penalty"})
@@ -185,9 +187,10 @@ completion_request parse_completion_request(std::string_view body) {
     }
     refuse_what_is_not_offered(fields);
     if (std::ssize(request.prompts) * request.n > completion_request::most_texts)
-        refuse_field("n", "expected at most " + std::to_string(completion_request::most_texts) +
-                              " texts per request, found " + std::to_string(request.prompts.size()) +
-                              " prompts times " + std::to_string(request.n));
+        refuse_field(request.n > 1 ? "n" : "prompt",
+                     "expected at most " + std::to_string(completion_request::most_texts) +
+                         " texts per request, found " + std::to_string(request.prompts.size()) + " prompts times " +
+                         std::to_string(request.n));
     return request;
 }
 

@@ -135,6 +135,7 @@ private:
     void wait_for_tick(std::function<void()> const& tick);
     void close_expired();
     void close_idle();
+    void close_longest_idle();
     void close_all();
     void remove(std::shared_ptr<session> const& one, bool refused);
 
@@ -319,6 +320,8 @@ public:
         server_.remove(shared_from_this(), refused_);
     }
     [[nodiscard]] bool is_idle() const { return phase_ == phase::idle; }
+    // When an idle connection is closed; the longest idle one first.
+    [[nodiscard]] http_clock::time_point deadline() const { return deadline_; }
     [[nodiscard]] bool is_expired(http_clock::time_point now) const { return now >= deadline_; }
     void expire() {
         if (phase_ != phase::receiving) return close();
@@ -524,6 +527,7 @@ void http_server::state::accept() {
 }
 
 void http_server::state::welcome(tcp_socket socket) {
+    if (open_ >= limits_.connections) close_longest_idle();
     bool const refused = open_ >= limits_.connections;
     if (refused && refused_ >= most_refused) return;  // closes it
     auto const one = std::make_shared<session>(*this, std::move(socket), refused);
@@ -559,6 +563,14 @@ void http_server::state::close_expired() {
     std::vector<std::shared_ptr<session>> expired;
     std::ranges::copy_if(sessions_, std::back_inserter(expired), [&](auto const& one) { return one->is_expired(now); });
     for (auto const& one : expired) one->expire();
+}
+
+// Makes room for a new connection, if there is an idle one.
+void http_server::state::close_longest_idle() {
+    std::shared_ptr<session> longest;
+    for (auto const& one : sessions_)
+        if (one->is_idle() && (longest == nullptr || one->deadline() < longest->deadline())) longest = one;
+    if (longest != nullptr) longest->close();
 }
 
 void http_server::state::close_idle() {

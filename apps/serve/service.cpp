@@ -40,6 +40,7 @@ namespace {
 
 constexpr char const* json_type = "application/json";
 constexpr char const* plain_type = "text/plain; charset=utf-8";
+constexpr index_t usual_context = 8192;                  // tokens: the caches of all texts grow with the longest
 constexpr index_t exact_draws = 2000;                    // of the exact rule per patch: others wait for them
 constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer
 
@@ -371,7 +372,8 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
             ": expected a language model, found an autoencoder, which generates no text by itself");
     bool const autoregressive = d.kind == model_kind::autoregressive;
     index_t const K = autoregressive ? 1 : stored.sizes.autoencoder.patch_size;
-    index_t const capacity = o.context > 0 ? (o.context + K - 1) / K : d.max_position_embeddings;
+    index_t const context = o.context > 0 ? o.context : std::min(d.max_position_embeddings * K, usual_context);
+    index_t const capacity = (context + K - 1) / K;
     auto const text = load_tokenizer(stored);
     auto const model = from.load(stored, text.vocabulary_size(), text.specials(),
                                  {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});

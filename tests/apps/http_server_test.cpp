@@ -438,16 +438,32 @@ BOOST_AUTO_TEST_CASE(slow_clients_are_closed) {
     BOOST_TEST(unread.receive_all().size() < 10'000'000U);
 }
 
+BOOST_AUTO_TEST_CASE(a_new_connection_closes_the_longest_idle_one) {
+    auto limits = small_limits();
+    limits.connections = 3;
+    served server(limits);
+    std::vector<std::unique_ptr<client>> all;
+    for (int i = 0; i < 4; ++i) {
+        auto& one = *all.emplace_back(std::make_unique<client>(server->port()));
+        BOOST_TEST_REQUIRE(one.connect());
+        one.send(get("/"));
+        one.receive_until("/?");
+    }
+    BOOST_TEST(all[0]->receive_all() == "");
+    BOOST_TEST(server->connections() == 3U);
+}
+
 BOOST_AUTO_TEST_CASE(connections_over_the_limit_get_status_503) {
     auto limits = small_limits();
     limits.connections = 20;
     served server(limits);
     std::vector<std::unique_ptr<client>> all;
+    std::vector<std::shared_ptr<http_answer>> answers;  // so that no connection is idle
     for (int i = 0; i < 20; ++i) {
         auto& one = *all.emplace_back(std::make_unique<client>(server->port()));
         BOOST_TEST_REQUIRE(one.connect());
-        one.send(get("/"));
-        one.receive_until("/?");
+        one.send(get("/held"));
+        answers.push_back(server.held());
     }
     BOOST_TEST(server->connections() == 20U);
     for (int i = 0; i < 5; ++i) BOOST_TEST(status_of(answer_to(server, get("/"))) == 503);
