@@ -1041,9 +1041,6 @@ void declare(command& c, serve_options& o) {
     c.number<index_t, index_t>("--context", o.context, "N",
                                "most tokens of a prompt and its completion (the model's, at most 8192)", 1,
                                limits::text_tokens);
-    c.number<index_t, index_t>("--at-once", o.at_once, "N",
-                               "texts generated at the same time: more is faster and takes more memory (64)", 1,
-                               most_at_once);
     c.number<index_t, index_t>("--queue", o.queue, "N", "texts that wait; more are refused with status 429 (1024)", 1,
                                most_at_once);
     c.number<index_t, index_t>("--rate-limit", o.rate, "N",
@@ -1052,6 +1049,10 @@ void declare(command& c, serve_options& o) {
                                0, most_at_once);
     c.number<index_t, index_t>("--drain", o.drain, "S",
                                "seconds that texts under way have to end after SIGTERM or Ctrl-C (30)", 0, 86'400);
+    c.under(heading::devices);
+    c.number<index_t, index_t>("--at-once", o.at_once, "N",
+                               "texts generated at the same time: more is faster and takes more memory (64)", 1,
+                               most_at_once);
     add_weights(c, o.weights);
     add_place(c, o);
 }

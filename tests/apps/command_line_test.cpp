@@ -467,6 +467,8 @@ BOOST_AUTO_TEST_CASE(an_empty_text_is_refused_by_every_option_but_a_prompt) {
                 refused(read_options<evaluate_options>, words);
             else if (whole.word == "generate")
                 refused(read_options<generate_options>, words);
+            else if (whole.word == "serve")
+                refused(read_options<serve_options>, words);
             else if (whole.word == "sweep")
                 refused(read_options<sweep_options>, words);
             else if (whole.word == "convert")

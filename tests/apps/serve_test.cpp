@@ -78,7 +78,7 @@ public:
         auto const& folder = served_models();
         auto const began =
             run_in(folder, "rm -f serve.err status pid; { sh -c 'echo $$ >pid; exec env -u CALM_API_KEY serve " +
-                               arguments + " --port 0 --threads 1' >/dev/null 2>serve.err; echo $? >status; } &");
+                               arguments + " --port 0 --threads 1' >/dev/null 2>serve.err; echo $? >status; } & true");
         BOOST_REQUIRE_EQUAL(began.status, 0);
         bool const listens = happens_soon([&] {
             auto const text = folder.content("serve.err");
