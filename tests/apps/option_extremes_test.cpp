@@ -54,6 +54,7 @@ public:
         needed_["sweep"] =
             "--tokenizer words --out new --minutes 1 --autoencoder-minutes 1 --configs " + configuration() + text;
         needed_["generate"] = "--model llama";
+        needed_["serve"] = "--model llama";
         needed_["convert"] = "--model model --out new";
         needed_["inspect"] = "--model model";
         needed_["plot"] = "";
@@ -120,6 +121,7 @@ private:
                                                  {"evaluate", call<read_options<evaluate_options>>},
                                                  {"sweep", call<read_options<sweep_options>>},
                                                  {"generate", call<read_options<generate_options>>},
+                                                 {"serve", call<read_options<serve_options>>},
                                                  {"convert", call<read_options<convert_options>>},
                                                  {"inspect", call<read_options<inspect_options>>},
                                                  {"plot", call<read_options<plot_options>>}};

@@ -179,7 +179,9 @@ std::vector<json> events_of(http_reply const& reply) {
 std::string generated(std::string const& model, std::string const& prompt, std::string const& arguments) {
     auto const r = run_in(served_models(), "generate " + model + " --threads 2 --prompt '" + prompt + "' " + arguments);
     BOOST_REQUIRE_MESSAGE(r.status == 0, r.err);
-    return r.out.substr(prompt.size(), r.out.size() - prompt.size() - 1);
+    auto const bytes = r.out.substr(prompt.size(), r.out.size() - prompt.size() - 1);
+    // JSON has a replacement character for what is not UTF-8.
+    return json::parse(json(bytes).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
 }  // namespace

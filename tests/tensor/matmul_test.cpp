@@ -284,7 +284,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_has_the_same_bits_among_any_others, T, scala
 BOOST_AUTO_TEST_CASE_TEMPLATE(independent_rows_have_the_same_bits_for_any_number_of_rows, T, scalars) {
     using on = test_device<cpu, T>;
     constexpr index_t most = 150;
-    for (auto const& [n, k] : {shape_of_table{37, 24}, shape_of_table{130, 130}, shape_of_table{20, 513}}) {
+    for (auto const& table : {shape_of_table{37, 24}, shape_of_table{130, 130}, shape_of_table{20, 513}}) {
+        index_t const n = table.n, k = table.k;
         auto const a = drawn_matrix<on>(most, k, 1), b = drawn_matrix<on>(n, k, 2);
         auto const product_of = [&](index_t rows, bool independent) {
             typename on::context ctx(0, 2);
