@@ -23,7 +23,7 @@
 #include "run/run_record.hpp"
 #include "run/text_record.hpp"
 #include "serve/api_error.hpp"
-#include "serve/completion.hpp"
+#include "serve/completion_answer.hpp"
 #include "serve/http_server.hpp"
 #include "serve/loopback.hpp"
 #include "serve/page.hpp"
@@ -251,8 +251,8 @@ private:
         if (request.echo) require_short_echo(prompts, n);
         auto const seed = request.seed ? *request.seed : random_seed();
         auto const ends = request.ignore_eos ? std::vector<token_id>{-1} : model_->ends;
-        auto const to = std::make_shared<completion>(std::move(request), prompts, seed, model_->name, *model_->text,
-                                                     metrics_, answer);
+        auto const to = std::make_shared<completion_answer>(std::move(request), prompts, seed, model_->name,
+                                                            *model_->text, metrics_, answer);
         std::vector<text_order> orders;
         for (std::size_t i = 0; i < to->texts() && max_tokens > 0; ++i)
             orders.push_back({to,

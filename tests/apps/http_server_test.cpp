@@ -145,7 +145,7 @@ public:
     std::string receive_until(std::string_view end) {
         for (;;) {
             if (auto const at = end.empty() ? std::string::npos : received_.find(end); at != std::string::npos) {
-                auto const first = received_.substr(0, at + end.size());
+                auto first = received_.substr(0, at + end.size());
                 received_.erase(0, first.size());
                 return first;
             }

@@ -1,4 +1,4 @@
-#include "serve/completion.hpp"
+#include "serve/completion_answer.hpp"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -32,9 +32,9 @@ nlohmann::ordered_json patch_json(std::size_t tokens, sampling_cost const& took)
 
 }  // namespace
 
-completion::completion(completion_request request, std::vector<std::vector<token_id>> const& prompts,
-                       std::uint64_t seed, std::string model, tokenizer const& tokenizer, service_metrics& metrics,
-                       std::shared_ptr<http_answer> answer) :
+completion_answer::completion_answer(completion_request request, std::vector<std::vector<token_id>> const& prompts,
+                                     std::uint64_t seed, std::string model, tokenizer const& tokenizer,
+                                     service_metrics& metrics, std::shared_ptr<http_answer> answer) :
     request_(std::move(request)),
     seed_(seed), model_(std::move(model)), id_(random_completion_id()), created_(unix_seconds_now()),
     tokenizer_(tokenizer), metrics_(metrics), answer_(std::move(answer)), stops_(request_.stop),
@@ -48,14 +48,14 @@ completion::completion(completion_request request, std::vector<std::vector<token
     }
 }
 
-void completion::begin() {
+void completion_answer::begin() {
     metrics_.prompt_tokens += static_cast<std::uint64_t>(prompt_tokens_);
     if (request_.stream) answer_->begin_stream(event_stream);
     if (request_.max_tokens == 0)
         for (std::size_t i = 0; i < texts_.size(); ++i) end(i, false);
 }
 
-bool completion::take(std::size_t text, generated_patch const& patch) {
+bool completion_answer::take(std::size_t text, generated_patch const& patch) {
     auto& state = texts_[text];
     if (!std::exchange(any_token_, true)) metrics_.first_token.add(steady_seconds() - begun_);
     std::size_t used = 0;
@@ -82,7 +82,7 @@ bool completion::take(std::size_t text, generated_patch const& patch) {
     return state.ending.stop() == nullptr;
 }
 
-void completion::end(std::size_t text, bool at_end_id) {
+void completion_answer::end(std::size_t text, bool at_end_id) {
     auto& state = texts_[text];
     state.finished = at_end_id || state.ending.stop() != nullptr ? "stop" : "length";
     auto rest = state.characters.push(state.ending.flush());
@@ -95,7 +95,7 @@ void completion::end(std::size_t text, bool at_end_id) {
     finish_if_all_ended();
 }
 
-void completion::fail(std::size_t, std::string const& message) {
+void completion_answer::fail(std::size_t, std::string const& message) {
     if (std::exchange(failed_, true)) return;
     metrics_.answered(completions_path, 500);
     api_error const wrong{500, message, "", ""};
@@ -104,11 +104,11 @@ void completion::fail(std::size_t, std::string const& message) {
     answer_->finish();
 }
 
-nlohmann::ordered_json completion::head() const {
+nlohmann::ordered_json completion_answer::head() const {
     return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_}};
 }
 
-nlohmann::ordered_json completion::usage() const {
+nlohmann::ordered_json completion_answer::usage() const {
     return {{"prompt_tokens", prompt_tokens_},
             {"completion_tokens", tokens_},
             {"total_tokens", prompt_tokens_ + tokens_},
@@ -116,7 +116,7 @@ nlohmann::ordered_json completion::usage() const {
             {"draws", draws_}};
 }
 
-nlohmann::ordered_json completion::choice(std::size_t text) const {
+nlohmann::ordered_json completion_answer::choice(std::size_t text) const {
     auto const& state = texts_[text];
     nlohmann::ordered_json one{
         {"text", state.text}, {"index", text}, {"logprobs", nullptr}, {"finish_reason", state.finished}};
@@ -127,11 +127,12 @@ nlohmann::ordered_json completion::choice(std::size_t text) const {
     return one;
 }
 
-void completion::send_event(nlohmann::ordered_json const& event) {
+void completion_answer::send_event(nlohmann::ordered_json const& event) {
     answer_->write("data: " + json_line(event) + "\n\n");
 }
 
-void completion::send_text(std::size_t text, std::string piece, generated_patch const* patch, char const* reason) {
+void completion_answer::send_text(std::size_t text, std::string piece, generated_patch const* patch,
+                                  char const* reason) {
     if (failed_) return;
     nlohmann::ordered_json one{{"text", std::move(piece)},
                                {"index", text},
@@ -144,7 +145,7 @@ void completion::send_text(std::size_t text, std::string piece, generated_patch 
     send_event(event);
 }
 
-void completion::finish_if_all_ended() {
+void completion_answer::finish_if_all_ended() {
     if (++ended_ < texts_.size() || failed_ || answer_->gone()) return;
     metrics_.answered(completions_path, 200);
     metrics_.request.add(steady_seconds() - begun_);

@@ -22,13 +22,13 @@ namespace calm::apps {
 inline constexpr char const* completions_path = "/v1/completions";
 
 // Receives the texts of a request and sends them to its client. The tokenizer and the metrics outlive it.
-class completion final : public text_receiver {
+class completion_answer final : public text_receiver {
 public:
     // `prompts` has the tokens of every prompt; `seed` is the request's or a random one; `model` is the server's name
     // of the model.
-    completion(completion_request request, std::vector<std::vector<token_id>> const& prompts, std::uint64_t seed,
-               std::string model, tokenizer const& tokenizer, service_metrics& metrics,
-               std::shared_ptr<http_answer> answer);
+    completion_answer(completion_request request, std::vector<std::vector<token_id>> const& prompts, std::uint64_t seed,
+                      std::string model, tokenizer const& tokenizer, service_metrics& metrics,
+                      std::shared_ptr<http_answer> answer);
 
     // Begins a streamed answer, and answers a request of no tokens at once. Call it once, before any text.
     void begin();
