@@ -28,14 +28,6 @@ namespace calm::apps {
 
 namespace {
 
-bool is_autoregressive(stored_model const& stored) {
-    return stored.description.kind == model_kind::autoregressive;
-}
-// K, tokens per position.
-index_t tokens_per_position(stored_model const& stored) {
-    return is_autoregressive(stored) ? 1 : stored.sizes.autoencoder.patch_size;
-}
-
 std::unique_ptr<loaded_model> load(loading const& from, stored_model const& stored, tokenizer const& tokenizer,
                                    execution_options const& o, head_numbers const& sampling) {
     auto model = from.load(stored, tokenizer.vocabulary_size(), tokenizer.specials(),
@@ -63,6 +55,14 @@ void log_unsupported(loaded_model const& model) {
 }
 
 }  // namespace
+
+bool is_autoregressive(stored_model const& stored) {
+    return stored.description.kind == model_kind::autoregressive;
+}
+
+index_t tokens_per_position(stored_model const& stored) {
+    return is_autoregressive(stored) ? 1 : stored.sizes.autoencoder.patch_size;
+}
 
 evaluation completed(evaluation found, packing mode, data_options const& data, std::uint64_t data_seed) {
     found.mode = mode_name(mode);

@@ -13,6 +13,10 @@
 
 namespace calm::apps {
 
+bool is_autoregressive(stored_model const& stored);
+// K, tokens per position: 1 for an autoregressive model.
+index_t tokens_per_position(stored_model const& stored);
+
 // Scores a model on the text of the options. `from` loads models of its configuration.
 evaluation evaluate_stored(loading const& from, evaluate_options const& o, stored_model const& stored);
 

@@ -34,7 +34,7 @@
 #include "run/text_record.hpp"
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
-#include "serve/loopback.hpp"
+#include "serve/http_server.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 #include "text/writing.hpp"

@@ -22,10 +22,6 @@ std::string_view as_std(beast_text text) {
     return {text.data(), text.size()};
 }
 
-bool is_same_text(std::string_view a, std::string_view b) {
-    return boost::beast::iequals(beast_text(a.data(), a.size()), beast_text(b.data(), b.size()));
-}
-
 bool is_all_of(std::string_view text, std::string_view allowed) {
     return text.find_first_not_of(allowed) == std::string_view::npos;
 }
@@ -53,6 +49,10 @@ bool has_control_characters(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_same_text(std::string_view a, std::string_view b) {
+    return boost::beast::iequals(beast_text(a.data(), a.size()), beast_text(b.data(), b.size()));
+}
 
 bool is_host_among(std::string_view value, std::vector<std::string> const& hosts) {
     auto const host = host_of(value);

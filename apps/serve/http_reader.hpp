@@ -19,6 +19,9 @@ struct http_fault {
     std::string message;
 };
 
+// Whether names of headers, or values for which case means nothing, are equal.
+bool is_same_text(std::string_view a, std::string_view b);
+
 // Whether a Host header's value names one of the hosts; the port is ignored. An empty list allows every host.
 bool is_host_among(std::string_view value, std::vector<std::string> const& hosts);
 

@@ -10,6 +10,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/status.hpp>
+#include <charconv>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -49,10 +51,8 @@ bool is_header_value(std::string_view value) {
 
 // Whether the server itself decides on this header.
 bool is_framing_header(std::string_view name) {
-    std::string lower(name);
-    for (char& c : lower)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return lower == "content-length" || lower == "transfer-encoding" || lower == "connection";
+    return is_same_text(name, "Content-Length") || is_same_text(name, "Transfer-Encoding") ||
+           is_same_text(name, "Connection");
 }
 
 void add_http_header(std::string& head, std::string_view name, std::string_view value) {
@@ -74,9 +74,9 @@ std::string http_error_body(int status, std::string_view message) {
 }
 
 std::string http_chunk(std::string_view bytes) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string size;
-    for (auto rest = bytes.size(); rest > 0; rest /= 16) size.insert(size.begin(), digits[rest % 16]);
+    char digits[2 * sizeof(std::size_t)];
+    auto const end = std::to_chars(std::begin(digits), std::end(digits), bytes.size(), 16).ptr;
+    std::string_view const size(digits, static_cast<std::size_t>(end - digits));
     std::string chunk;
     chunk.reserve(size.size() + bytes.size() + 4);
     return ((((chunk += size) += "\r\n") += bytes) += "\r\n");
@@ -108,6 +108,12 @@ void listen_on(asio::ip::tcp::acceptor& acceptor, asio::ip::tcp::endpoint const&
 }
 
 }  // namespace
+
+bool is_loopback(std::string const& address) {
+    socket_code code;
+    auto const parsed = asio::ip::make_address(address, code);
+    return address == "localhost" || (!code && parsed.is_loopback());
+}
 
 // All functions but those of `mailbox` and `answer` run on the thread of run().
 class http_server::state {

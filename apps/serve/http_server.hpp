@@ -25,6 +25,9 @@ struct http_request {
     std::string client;         // its address
 };
 
+// Whether only this machine reaches an address; localhost is one.
+bool is_loopback(std::string const& address);
+
 // What a client can make the server hold or wait for.
 struct http_limits {
     std::size_t header_bytes = 16384;       // of a request

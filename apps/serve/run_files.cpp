@@ -12,10 +12,13 @@
 
 namespace calm::apps {
 
+std::string name_of_directory(std::string const& directory) {
+    auto const path = std::filesystem::absolute(directory).lexically_normal();
+    return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 shown_run run_in(std::string const& directory) {
-    auto path = std::filesystem::absolute(directory).lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    auto const name = path.filename().string();
+    auto const name = name_of_directory(directory);
     auto const record = read_text_record(directory);
     if (!record) return {directory, name, false};
     auto const model = in_directory(directory, model_stage);

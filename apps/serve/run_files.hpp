@@ -7,6 +7,9 @@
 
 namespace calm::apps {
 
+// The name of a directory, without those it is in.
+std::string name_of_directory(std::string const& directory);
+
 // A run as it is now. Of a run of `train text` its language model, or before that is trained its autoencoder.
 struct shown_run {
     std::string directory;  // of metrics.jsonl

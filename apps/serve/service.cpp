@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,7 +24,6 @@
 #include "serve/api_error.hpp"
 #include "serve/completion_answer.hpp"
 #include "serve/http_server.hpp"
-#include "serve/loopback.hpp"
 #include "serve/page.hpp"
 #include "serve/request_rate.hpp"
 #include "serve/run_files.hpp"
@@ -344,8 +342,7 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
 
 // Bytes of the keys and values of one patch, or token.
 double cache_bytes_per_position(stored_model const& stored) {
-    auto const sizes = stored.description.kind == model_kind::autoregressive ? stored.autoregressive().llama
-                                                                             : llama_sizes_of(stored.sizes);
+    auto const sizes = is_autoregressive(stored) ? stored.autoregressive().llama : llama_sizes_of(stored.sizes);
     return 2.0 * sizeof(float) *
            static_cast<double>(sizes.num_hidden_layers * sizes.num_key_value_heads * sizes.head_size());
 }
@@ -358,10 +355,8 @@ index_t longest_token_of(tokenizer const& text) {
 
 // The name under which a directory's model is offered: that of the run or folder.
 std::string name_of_model(std::string const& directory) {
-    auto path = std::filesystem::absolute(directory).lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    if (path.filename() == model_stage) path = path.parent_path();
-    return path.filename().string();
+    auto const name = name_of_directory(directory);
+    return name == model_stage ? name_of_directory(in_directory(directory, "..")) : name;
 }
 
 }  // namespace
@@ -370,8 +365,8 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
     auto const& d = stored.description;
     require(d.kind != model_kind::autoencoder, errc::config, stored.directory,
             ": expected a language model, found an autoencoder, which generates no text by itself");
-    bool const autoregressive = d.kind == model_kind::autoregressive;
-    index_t const K = autoregressive ? 1 : stored.sizes.autoencoder.patch_size;
+    bool const autoregressive = is_autoregressive(stored);
+    index_t const K = tokens_per_position(stored);
     index_t const context = o.context > 0 ? o.context : std::min(d.max_position_embeddings * K, usual_context);
     index_t const capacity = (context + K - 1) / K;
     auto const text = load_tokenizer(stored);

@@ -26,6 +26,7 @@
 
 #include "calm/base/error.hpp"
 #include "serve/http_reader.hpp"
+#include "support/happens.hpp"
 #include "support/sanitized.hpp"
 #include "support/sentences.hpp"
 
@@ -35,20 +36,12 @@ using calm::apps::http_limits;
 using calm::apps::http_reader;
 using calm::apps::http_request;
 using calm::apps::http_server;
+using calm::test::happens;
 using calm::test::has;
 
 namespace {
 
 constexpr std::chrono::seconds patience{20};  // for what happens at once
-
-bool happens(std::function<bool()> const& condition) {
-    auto const end = std::chrono::steady_clock::now() + patience;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > end) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-}
 
 // Small limits; those in time are long for what must not depend on them.
 http_limits small_limits() {
@@ -381,13 +374,13 @@ BOOST_AUTO_TEST_CASE(a_client_that_disconnects_is_noticed_while_its_answer_is_co
                 if (streams) answer->begin_stream("text/plain");
                 BOOST_TEST(!answer->gone());
                 resets ? one.reset() : one.close();
-                BOOST_TEST(happens([&] { return answer->gone(); }));
+                BOOST_TEST(happens([&] { return answer->gone(); }, patience));
                 answer->write("ignored");
                 answer->finish();
             }
         }
     }
-    BOOST_TEST(happens([&] { return server->connections() == 0; }));
+    BOOST_TEST(happens([&] { return server->connections() == 0; }, patience));
 }
 
 BOOST_AUTO_TEST_CASE(a_client_that_does_not_read_its_stream_is_closed) {
@@ -397,11 +390,13 @@ BOOST_AUTO_TEST_CASE(a_client_that_does_not_read_its_stream_is_closed) {
     one.send(get("/held"));
     auto const answer = server.held();
     answer->begin_stream("text/plain");
-    BOOST_TEST(happens([&] {
-        answer->write(std::string(1000, 'a'));
-        return answer->gone();
-    }));
-    BOOST_TEST(happens([&] { return server->connections() == 0; }));
+    BOOST_TEST(happens(
+        [&] {
+            answer->write(std::string(1000, 'a'));
+            return answer->gone();
+        },
+        patience));
+    BOOST_TEST(happens([&] { return server->connections() == 0; }, patience));
 }
 
 BOOST_AUTO_TEST_CASE(a_dropped_answer_closes_its_connection) {
@@ -434,7 +429,7 @@ BOOST_AUTO_TEST_CASE(slow_clients_are_closed) {
     BOOST_TEST(status_of(body.receive_all()) == 408);
     BOOST_TEST(silent.receive_all() == "");
     BOOST_TEST(between.receive_all().ends_with("\r\n\r\n/?"));
-    BOOST_TEST(happens([&] { return answer->gone(); }));
+    BOOST_TEST(happens([&] { return answer->gone(); }, patience));
     BOOST_TEST(unread.receive_all().size() < 10'000'000U);
 }
 
@@ -468,7 +463,7 @@ BOOST_AUTO_TEST_CASE(connections_over_the_limit_get_status_503) {
     BOOST_TEST(server->connections() == 20U);
     for (int i = 0; i < 5; ++i) BOOST_TEST(status_of(answer_to(server, get("/"))) == 503);
     all.pop_back();
-    BOOST_TEST(happens([&] { return status_of(answer_to(server, get("/", closes))) == 200; }));
+    BOOST_TEST(happens([&] { return status_of(answer_to(server, get("/", closes))) == 200; }, patience));
 }
 
 BOOST_AUTO_TEST_CASE(connections_wait_while_there_is_no_file_descriptor) {
@@ -500,15 +495,15 @@ BOOST_AUTO_TEST_CASE(a_draining_server_finishes_the_answers_under_way) {
     busy.send(get("/held") + get("/next"));
     auto const answer = server.held();
     answer->begin_stream("text/plain");
-    BOOST_TEST(happens([&] { return server->connections() == 2; }));
+    BOOST_TEST(happens([&] { return server->connections() == 2; }, patience));
     server->drain();
     BOOST_TEST(idle.receive_all() == "");
-    BOOST_TEST(happens([&] { return !client(server->port()).connect(); }));
+    BOOST_TEST(happens([&] { return !client(server->port()).connect(); }, patience));
     answer->write("late");
     answer->finish();
     BOOST_TEST(busy.receive_all().ends_with("4\r\nlate\r\n0\r\n\r\n"));
     busy.close();
-    BOOST_TEST(happens([&] { return server->connections() == 0; }));
+    BOOST_TEST(happens([&] { return server->connections() == 0; }, patience));
 }
 
 BOOST_AUTO_TEST_CASE(answers_may_outlive_the_server) {

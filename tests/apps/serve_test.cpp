@@ -7,7 +7,6 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -15,25 +14,17 @@
 #include <thread>
 #include <vector>
 
+#include "support/happens.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
 
+using calm::test::happens;
 using calm::test::has;
 using calm::test::run_in;
 using calm::test::temporary_folder;
 using json = nlohmann::json;
 
 namespace {
-
-// Waits for what happens in a moment on a machine that is not busy.
-template <class Condition> bool happens_soon(Condition const& condition) {
-    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > end) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return true;
-}
 
 // A folder with a small CALM and an autoregressive model, made once.
 temporary_folder const& served_models() {
@@ -80,7 +71,7 @@ public:
             run_in(folder, "rm -f serve.err status pid; { sh -c 'echo $$ >pid; exec env -u CALM_API_KEY serve " +
                                arguments + " --port 0 --threads 1' >/dev/null 2>serve.err; echo $? >status; } & true");
         BOOST_REQUIRE_EQUAL(began.status, 0);
-        bool const listens = happens_soon([&] {
+        bool const listens = happens([&] {
             auto const text = folder.content("serve.err");
             auto const at = text.find("listening on http://127.0.0.1:");
             if (at == std::string::npos || text.find("/\n", at) == std::string::npos) return false;
@@ -94,13 +85,13 @@ public:
     running_server& operator=(running_server const&) = delete;
     ~running_server() {
         if (!ended()) ::kill(process_, SIGKILL);
-        happens_soon([&] { return ended(); });  // the next server uses the same files
+        happens([&] { return ended(); });  // the next server uses the same files
     }
 
     // The exit status after SIGTERM.
     int terminated() {
         ::kill(process_, SIGTERM);
-        return happens_soon([&] { return ended(); }) ? std::stoi(served_models().content("status")) : -1;
+        return happens([&] { return ended(); }) ? std::stoi(served_models().content("status")) : -1;
     }
     [[nodiscard]] bool ended() const { return served_models().content("status").find('\n') != std::string::npos; }
 
@@ -344,19 +335,18 @@ BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_sa
     auto const long_text = running_server::post(
         {{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}, {"ignore_eos", true}, {"temperature", 0.5}});
     int const first = server.sent(long_text);
-    BOOST_REQUIRE(happens_soon([&] { return server.metric("calm_texts_active") == 1; }));
+    BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 1; }));
     int const second = server.sent(long_text);
-    BOOST_REQUIRE(happens_soon([&] { return server.metric("calm_texts_queued") == 1; }));
+    BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_queued") == 1; }));
     auto const refused = server.completion({{"prompt", "Mia"}});
     BOOST_TEST(refused.status == 429);
     BOOST_TEST(has(refused.head, "Retry-After: 1"));
     // At this temperature an untrained model draws 200 patches for each: the first text lasts long.
     // A text that waits leaves the queue with its client.
     ::close(second);
-    BOOST_TEST(happens_soon([&] { return server.metric("calm_texts_queued") == 0; }));
+    BOOST_TEST(happens([&] { return server.metric("calm_texts_queued") == 0; }));
     ::close(first);
-    BOOST_TEST(
-        happens_soon([&] { return server.metric("calm_texts_active") + server.metric("calm_texts_queued") == 0; }));
+    BOOST_TEST(happens([&] { return server.metric("calm_texts_active") + server.metric("calm_texts_queued") == 0; }));
     BOOST_TEST(server.metric("calm_tokens_total") < 8000);
     BOOST_TEST(server.completion({{"prompt", "Mia"}, {"max_tokens", 4}}).status == 200);
 }
@@ -370,7 +360,7 @@ BOOST_AUTO_TEST_CASE(a_signal_ends_the_server_after_its_texts) {
     int const client = busy.sent(running_server::post(body)), waiting = busy.sent(running_server::post(body));
     std::string all(1, '\0');
     BOOST_REQUIRE(::recv(client, all.data(), 1, 0) == 1);
-    BOOST_REQUIRE(happens_soon([&] { return busy.metric("calm_texts_queued") == 1; }));
+    BOOST_REQUIRE(happens([&] { return busy.metric("calm_texts_queued") == 1; }));
     int status = -1;
     std::thread ending([&] { status = busy.terminated(); });
     for (int const socket : {client, waiting}) {
