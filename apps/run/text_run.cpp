@@ -186,8 +186,8 @@ train_options autoencoder_options(text_options const& o, text_choices const& pla
     t.minutes = plan.autoencoder_minutes;
     t.steps = plan.autoencoder_steps;
     t.batch = plan.autoencoder_batch;
-    t.rate = plan.autoencoder_rate;
-    t.rate_option = "--autoencoder-rate";
+    t.learning_rate = plan.autoencoder_learning_rate;
+    t.learning_rate_option = "--autoencoder-learning-rate";
     t.warmup = plan.autoencoder_warmup;
     t.kl_weight = plan.kl_weight;
     t.random_patches = plan.random_patches;
@@ -201,7 +201,7 @@ train_options model_options(text_options const& o, text_plan const& plan) {
     t.steps = plan.choices.steps;
     t.batch = plan.choices.batch;
     t.block = plan.choices.block;
-    t.rate = plan.choices.rate;
+    t.learning_rate = plan.choices.learning_rate;
     t.muon = plan.choices.muon;
     t.warmup = plan.choices.warmup;
     t.head = plan.choices.head;

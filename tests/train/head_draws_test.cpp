@@ -41,7 +41,7 @@ autoencoder<base.autoencoder>& trained_autoencoder() {
         auto ae = make_autoencoder<base>(ctx, tokenizer::markov().vocabulary_size());
         autoencoder_recipe recipe;
         recipe.steps = 60;
-        recipe.rate = 4e-3;
+        recipe.learning_rate = 4e-3;
         recipe.warmup = 5;
         recipe.batch_tokens = 512;
         text_blocks patches(text(), K, K, 1, packing::unbroken);
@@ -58,7 +58,7 @@ template <model_configuration auto C> calm_model<C>& trained() {
         auto lm = make_calm<C>(ctx, trained_autoencoder());
         calm_recipe<typename calm_model<C>::objective> recipe;
         recipe.steps = 150;
-        recipe.rate = 2e-3;
+        recipe.learning_rate = 2e-3;
         recipe.warmup = 10;
         recipe.sequences = 8;
         recipe.block_tokens = block;

@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     text_blocks patches(text, K, K, 1, packing::unbroken);
     autoencoder_recipe first;
     first.steps = 40;
-    first.rate = 4e-3;
+    first.learning_rate = 4e-3;
     first.warmup = 5;
     first.batch_tokens = 512;
     train_autoencoder(ctx, ae.model, patches, first);
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     text_blocks blocks(text, K, 8 * K, 1, packing::unbroken);
     calm_recipe<energy_objective> second;
     second.steps = 150;
-    second.rate = 2e-3;
+    second.learning_rate = 2e-3;
     second.warmup = 5;
     second.sequences = 8;
     second.block_tokens = 8 * K;
