@@ -20,7 +20,7 @@
 #include "calm/tensor/ops/attention.hpp"
 #include "calm/tensor/ops/bf16_products.hpp"
 #include "calm/tensor/ops/fill.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/norm.hpp"
 #include "calm/tensor/ops/repeat.hpp"
