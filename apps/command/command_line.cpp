@@ -92,7 +92,7 @@ void add_mode(command& c, data_options& data, std::vector<std::string> const& na
                  more,
              [&data](std::string const& name) { data.mode = name; });
     c.check([&data, &c] {
-        if (!data.mode.empty() && is_markov(data.sources))
+        if (!data.mode.empty() && has_own_symbols(data.sources))
             c.problem("--mode: markov:N is an unbroken stream without BOS, EOS and PAD; leave it out");
     });
 }
@@ -641,7 +641,7 @@ void add_tokenizer(command& c, train_options& o) {
            needed::yes);
     c.needed_without("--tokenizer", "--init");
     c.check([&c, &o] {
-        if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
+        if (has_own_symbols(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
     require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
@@ -761,7 +761,7 @@ void declare(command& c, text_options& o) {
                                                 one.most);
     });
     c.check([&c, &o] {
-        if (is_markov(o.data.sources) && o.choices.vocabulary)
+        if (has_own_symbols(o.data.sources) && o.choices.vocabulary)
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);

@@ -29,8 +29,8 @@ nlohmann::json special_entry(token_id id, char const* name) {
 
 // Whether BOS, EOS and PAD follow the ranks of a file of lines, as in vocabularies trained here.
 bool is_of_ranks(tokenizer const& tokenizer) {
-    return tokenizer.file_name() == "tokenizer.model" && !tokenizer.is_markov() &&
-           tokenizer.eos() == tokenizer.bos() + 1 && tokenizer.pad() == tokenizer.bos() + 2;
+    return tokenizer.file_name() == "tokenizer.model" && tokenizer.eos() == tokenizer.bos() + 1 &&
+           tokenizer.pad() == tokenizer.bos() + 2;
 }
 
 // All ways to make each token of two, in the order of the tokens and then of their parts. A list of merges ranks pairs,

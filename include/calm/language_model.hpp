@@ -272,7 +272,7 @@ private:
                 " without: give calm::read_text(...) or strings of your own");
         return documents;
     }
-    // Only the symbols of the Markov benchmark have no special tokens.
+    // Only a vocabulary of symbols has no special tokens.
     [[nodiscard]] packing mode() const { return tokenizer_.specials().exist() ? packing::padded : packing::unbroken; }
     void require_trained(char const* wanted) const {
         require(is_trained_, errc::usage, "calm::language_model::", wanted,

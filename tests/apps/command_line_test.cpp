@@ -605,7 +605,8 @@ BOOST_AUTO_TEST_CASE(the_mode_is_the_given_one_or_the_model_s) {
     data_options asked;
     asked.mode = "padded";
     BOOST_CHECK(packing_for(packed_for::language_model, asked, words, &trained) == padded);
-    BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::markov(), &trained) == unbroken);
+    BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::of_symbols(markov_alphabet), &trained) ==
+                unbroken);
     // For known sources the optimum is reported next to the measured scores.
     evaluation e;
     data_options const symbols{.sources = {"markov:10"}, .data_seed = {}, .holdout = {}, .mode = {}};

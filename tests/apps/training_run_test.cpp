@@ -32,7 +32,7 @@ struct trial {
     temporary_folder folder;
     train_options options;
     training_recipe recipe;
-    tokenizer words = tokenizer::markov();
+    tokenizer words = tokenizer::of_symbols(markov_alphabet);
     corpus text;
     recipe_record settings{{"data", "markov:400"}, {"learning-rate", "1"}};
 

@@ -49,7 +49,7 @@ using patch_sizes = boost::mpl::list<one_token, two_tokens, eight_tokens>;
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch_sizes) {
     constexpr configuration<> C = Size::value;
     constexpr index_t K = C.autoencoder.patch_size;
-    auto const words = tokenizer::markov();
+    auto const words = tokenizer::of_symbols(markov_alphabet);
     auto const text = build_corpus(std::vector<std::string>{"markov:20000"}, words, {});
     context<> ctx(1, 1);
 

@@ -97,10 +97,10 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     return tokenizer;
 }
 
-// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for Markov symbols, which have none.
+// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for symbols, which have none.
 inline std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     std::vector<index_t> bytes;
-    for (token_id id = 0; id < tokenizer.vocabulary_size() && !tokenizer.is_markov(); ++id)
+    for (token_id id = 0; id < tokenizer.vocabulary_size() && tokenizer.specials().exist(); ++id)
         bytes.push_back(static_cast<index_t>(tokenizer.bytes(id).size()));
     return bytes;
 }

@@ -13,7 +13,7 @@ namespace calm {
 struct text_setting {
     index_t K = 4;                 // tokens per patch; 1 for an autoregressive model
     bool is_generated = false;     // stories or another grammar, which has no unseen patches
-    bool has_own_symbols = false;  // symbols of the Markov benchmark
+    bool has_own_symbols = false;  // symbols of a generated source, not text
     double minutes = 0;            // of the whole run; 0 if steps limit it
 };
 
