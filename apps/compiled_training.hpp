@@ -36,10 +36,7 @@ template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = 
 
 template <class Backend> context<Backend> training_context(training_placement const& placement) {
     auto ctx = context_at<Backend>(placement);
-    if constexpr (device_memory<Backend>)
-        ctx.products_in_bf16 = placement.in_bf16;
-    else if (placement.in_bf16)
-        multiply_in_bf16(ctx);
+    if (placement.in_bf16) multiply_in_bf16(ctx);
     return ctx;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Shapes, memory, lazy expressions, execution.
 
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/arena.hpp"
 #include "calm/tensor/core/backend.hpp"
 #include "calm/tensor/core/context.hpp"
