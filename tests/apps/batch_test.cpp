@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "calm/text/markov.hpp"
 #include "strict_json.hpp"
 #include "text/prompt.hpp"
 #include "text/text_output.hpp"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calm/io/detail/config_json.hpp"
+#include "calm/text/markov.hpp"
 #include "command/command.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"

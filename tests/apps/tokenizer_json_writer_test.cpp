@@ -6,6 +6,7 @@
 #include <string>
 
 #include "calm/text/load_tokenizer.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/text/stories.hpp"
 #include "support/sentences.hpp"
 

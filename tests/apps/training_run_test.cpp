@@ -10,6 +10,7 @@
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
+#include "calm/text/markov.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
 #include "support/standard_error.hpp"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "calm/base/random.hpp"
+#include "calm/text/markov.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
 

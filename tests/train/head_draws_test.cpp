@@ -8,6 +8,7 @@
 
 #include "calm/model/heads.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/train/session.hpp"
 #include "support/models.hpp"
 

@@ -10,6 +10,7 @@
 #include "calm/evaluate/evaluate.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/train/session.hpp"
 
 using namespace calm;

@@ -42,7 +42,7 @@ public:
     tokenizer() : tokenizer(vocabulary::of_ranks(bpe_trainer().train(0))) {}
 
     // One token per byte of the alphabet and no special tokens, for a source whose symbols are its tokens. Throws
-    // errc::usage for a byte that is there twice.
+    // errc::usage for a repeated byte.
     [[nodiscard]] static tokenizer of_symbols(std::string_view alphabet) {
         vocabulary symbols;
         for (char const& symbol : alphabet)
