@@ -9,10 +9,10 @@
 #include "calm/tensor/core/extents.hpp"
 
 namespace calm {
-class loaded_model;     // calm/runs/detail/loaded_model.hpp
-struct model_place;     // there too
-struct special_tokens;  // calm/text/special_tokens.hpp
-struct stored_model;    // calm/io/stored_model.hpp
+class loaded_model;      // calm/runs/detail/loaded_model.hpp
+struct model_placement;  // there too
+struct special_tokens;   // calm/text/special_tokens.hpp
+struct stored_model;     // calm/io/stored_model.hpp
 }  // namespace calm
 
 namespace calm::apps {
@@ -20,12 +20,12 @@ namespace calm::apps {
 class autoencoder_in_training;     // model_in_training.hpp
 class autoregressive_in_training;  // there too
 class calm_in_training;            // there too
-struct training_place;             // there too
+struct training_placement;         // there too
 
 // Compiled for one device. A plug-in compiles it apart from training.
 struct loading {
     std::unique_ptr<loaded_model> (*load)(stored_model const&, index_t vocabulary, special_tokens const&,
-                                          model_place const&) = nullptr;
+                                          model_placement const&) = nullptr;
     // Why this machine, with the GPU of that number, cannot run it; empty if it can.
     std::function<std::string(int)> unavailable_reason = {};
     // What training calls to score and to sample: measures_of_calm or measures_of_autoregressive
@@ -36,11 +36,11 @@ struct loading {
 // Makes models of a configuration for training on one device. Functions of the other kind of model are null, and all
 // are if weights are held in bf16. `measures` is loading::measures of the same configuration.
 struct training {
-    std::unique_ptr<autoencoder_in_training> (*make_autoencoder)(training_place const&, index_t vocabulary,
+    std::unique_ptr<autoencoder_in_training> (*make_autoencoder)(training_placement const&, index_t vocabulary,
                                                                  void const* measures) = nullptr;
-    std::unique_ptr<calm_in_training> (*make_calm)(training_place const&, index_t vocabulary,
+    std::unique_ptr<calm_in_training> (*make_calm)(training_placement const&, index_t vocabulary,
                                                    void const* measures) = nullptr;
-    std::unique_ptr<autoregressive_in_training> (*make_autoregressive)(training_place const&, index_t vocabulary,
+    std::unique_ptr<autoregressive_in_training> (*make_autoregressive)(training_placement const&, index_t vocabulary,
                                                                        void const* measures) = nullptr;
     // FLOPs of Muon's products per update; they do not depend on the vocabulary.
     double (*muon_of_autoencoder)() = nullptr;

@@ -34,12 +34,9 @@ template <> inline constexpr char const* name_of_space<space<cuda>> = "cuda";
 template <> inline constexpr char const* name_of_space<bf16_weights_on<emulated>> = "emulated-bf16";
 template <> inline constexpr char const* name_of_space<bf16_weights_on<cuda>> = "cuda-bf16";
 
-template <class Backend> context<Backend> training_context(training_place const& place) {
-    auto ctx = context_at<Backend>(place);
-    if constexpr (device_memory<Backend>)
-        ctx.products_in_bf16 = place.in_bf16;
-    else if (place.in_bf16)
-        multiply_in_bf16(ctx);
+template <class Backend> context<Backend> training_context(training_placement const& placement) {
+    auto ctx = context_at<Backend>(placement);
+    if (placement.in_bf16) multiply_in_bf16(ctx);
     return ctx;
 }
 
@@ -68,8 +65,8 @@ public:
     }
 
 protected:
-    trained_model(training_place const& place, index_t vocabulary) :
-        ctx_(training_context<Backend>(place)), own_device_(place.own_device), own_(vocabulary) {}
+    trained_model(training_placement const& placement, index_t vocabulary) :
+        ctx_(training_context<Backend>(placement)), own_device_(placement.own_device), own_(vocabulary) {}
 
     context<Backend> ctx_;
     [[maybe_unused]] bool own_device_;
@@ -82,8 +79,10 @@ class trained_autoencoder final
     using base = trained_model<autoencoder_in_training, typename calm_model<C, Space>::autoencoder_type>;
 
 public:
-    trained_autoencoder(training_place const& place, index_t vocabulary, measures_of_calm<C, Space> const& measures) :
-        base(place, vocabulary), measures_(measures) {}
+    trained_autoencoder(training_placement const& placement, index_t vocabulary,
+                        measures_of_calm<C, Space> const& measures) :
+        base(placement, vocabulary),
+        measures_(measures) {}
 
     void begin(std::optional<stored_model> const& start) override {
         initialise(this->ctx_, this->own_.model);
@@ -120,8 +119,8 @@ class trained_calm final : public trained_model<calm_in_training, calm_model<C, 
     using objective = typename calm_model<C, Space>::objective;
 
 public:
-    trained_calm(training_place const& place, index_t vocabulary, measures_of_calm<C, Space> const& measures) :
-        base(place, vocabulary), measures_(measures) {}
+    trained_calm(training_placement const& placement, index_t vocabulary, measures_of_calm<C, Space> const& measures) :
+        base(placement, vocabulary), measures_(measures) {}
 
     void begin(std::optional<stored_model> const& start, stored_model const* autoencoder) override {
         auto& model = this->own_.model;
@@ -171,9 +170,9 @@ class trained_autoregressive final : public trained_model<autoregressive_in_trai
     using base = trained_model<autoregressive_in_training, autoregressive_model<C, Space>>;
 
 public:
-    trained_autoregressive(training_place const& place, index_t vocabulary,
+    trained_autoregressive(training_placement const& placement, index_t vocabulary,
                            measures_of_autoregressive<C, Space> const& measures) :
-        base(place, vocabulary),
+        base(placement, vocabulary),
         measures_(measures) {}
 
     void begin(std::optional<stored_model> const& start) override {
@@ -218,14 +217,14 @@ template <model_configuration auto C> static training training_of() {
     };
     if constexpr (is_trainable<Space>) {
         using measures = measures_of_calm<C, Space>;
-        made.make_autoencoder = [](training_place const& place, index_t vocabulary,
+        made.make_autoencoder = [](training_placement const& placement, index_t vocabulary,
                                    void const* of) -> std::unique_ptr<autoencoder_in_training> {
-            return std::make_unique<trained_autoencoder<C, Space>>(place, vocabulary,
+            return std::make_unique<trained_autoencoder<C, Space>>(placement, vocabulary,
                                                                    *static_cast<measures const*>(of));
         };
-        made.make_calm = [](training_place const& place, index_t vocabulary,
+        made.make_calm = [](training_placement const& placement, index_t vocabulary,
                             void const* of) -> std::unique_ptr<calm_in_training> {
-            return std::make_unique<trained_calm<C, Space>>(place, vocabulary, *static_cast<measures const*>(of));
+            return std::make_unique<trained_calm<C, Space>>(placement, vocabulary, *static_cast<measures const*>(of));
         };
         // The models are only measured: no weights are allocated.
         made.muon_of_autoencoder = [] {
@@ -244,10 +243,10 @@ template <autoregressive_configuration C> static training training_of() {
     using Space = CALM_SPACE;
     training made;
     if constexpr (is_trainable<Space>) {
-        made.make_autoregressive = [](training_place const& place, index_t vocabulary,
+        made.make_autoregressive = [](training_placement const& placement, index_t vocabulary,
                                       void const* of) -> std::unique_ptr<autoregressive_in_training> {
             return std::make_unique<trained_autoregressive<C, Space>>(
-                place, vocabulary, *static_cast<measures_of_autoregressive<C, Space> const*>(of));
+                placement, vocabulary, *static_cast<measures_of_autoregressive<C, Space> const*>(of));
         };
         made.muon_of_model = [] {
             autoregressive_model<C, Space> model(C.vocab_size);

@@ -25,7 +25,7 @@
 namespace calm::apps {
 
 // Where a model is trained.
-struct training_place : model_place {
+struct training_placement : model_placement {
     bool in_bf16 = false;     // products, on a device also activations
     bool own_device = false;  // each rank has its own GPU
 };

@@ -32,14 +32,14 @@ namespace calm::apps {
 
 namespace {
 
-training_place training_place_of(train_options const& o) {
-    training_place place;
-    place.threads = o.threads;
-    place.device = o.device.number_here();
-    place.seed = o.seed;
-    place.in_bf16 = o.in_bf16;
-    place.own_device = !o.device.number;
-    return place;
+training_placement training_placement_of(train_options const& o) {
+    training_placement placement;
+    placement.threads = o.threads;
+    placement.device = o.device.number_here();
+    placement.seed = o.seed;
+    placement.in_bf16 = o.in_bf16;
+    placement.own_device = !o.device.number;
+    return placement;
 }
 
 // Describes where and in which precision a model is trained.
@@ -245,7 +245,7 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
     auto const chosen = choose_tokenizer(o, init);
     auto const& tokenizer = chosen.tokens;
     token_id const V = tokenizer.vocabulary_size();
-    auto const make = [&] { return work.make_autoencoder(training_place_of(o), V, work.measures); };
+    auto const make = [&] { return work.make_autoencoder(training_placement_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
     auto const data_seed = data_seed_of(o.data);
     auto const mode = packing_for(packed_for::autoencoder, o.data, tokenizer);
@@ -302,7 +302,7 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     require_match(sizes.autoencoder, V, stored);
     auto const init = model_of_init(o);
     if (init) require_tokenizer_of(*init, tokenizer, "choose one with the tokenizer of --autoencoder");
-    auto const make = [&] { return work.make_calm(training_place_of(o), V, work.measures); };
+    auto const make = [&] { return work.make_calm(training_placement_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
     if (!o.data.holdout.empty()) log_seen_text(stored, o.data);  // without it, no file is scored
     auto const data_seed = data_seed_of(o.data, &stored);
@@ -360,7 +360,7 @@ int train_autoregressive(entry const& one, compiled_functions const& work, train
     auto const chosen = choose_tokenizer(o, init);
     auto const& tokenizer = chosen.tokens;
     token_id const V = tokenizer.vocabulary_size();
-    auto const make = [&] { return work.make_autoregressive(training_place_of(o), V, work.measures); };
+    auto const make = [&] { return work.make_autoregressive(training_placement_of(o), V, work.measures); };
     auto const data_seed = data_seed_of(o.data);
     auto const mode = packing_from(init, o.data, tokenizer);
     index_t const block = recipe.block_tokens;

@@ -93,8 +93,8 @@ struct memory_of_step {
     std::size_t before = (bench::forget_peak(), bench::memory_held().now);
 
     // As counted by a training plan, after a dry run.
-    [[nodiscard]] std::size_t planned(calm::context<> const& ctx, calm::arena<> const& moments) const {
-        return values.used() + gradients.used() + moments.used() + ctx.saved.peak() + ctx.workspace.peak();
+    [[nodiscard]] std::size_t planned(calm::context<> const& ctx, calm::arena<> const& optimizer_state) const {
+        return values.used() + gradients.used() + optimizer_state.used() + ctx.saved.peak() + ctx.workspace.peak();
     }
     [[nodiscard]] std::size_t grown() const {
         std::size_t const most = bench::memory_held().most;
@@ -112,7 +112,7 @@ measured repeat_step(calm::context<>& ctx, Model& model, memory_of_step const& m
     loss_and_gradient();
     optimizer.step(ctx, 3e-4);
     ctx.set_dry_run(false);
-    m.planned = memory.planned(ctx, optimizer.moments());
+    m.planned = memory.planned(ctx, optimizer.state_arena());
     std::vector<double> times;
     for (int i = 0; i < o.repeats + 2; ++i) {
         double const begin = bench::now();

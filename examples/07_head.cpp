@@ -43,8 +43,8 @@ constexpr calm::configuration<guess> sizes{
 
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
-    r.autoencoder.steps = 400, r.autoencoder.rate = 3e-3, r.autoencoder.batch_tokens = 1024;
-    r.calm.steps = 400, r.calm.rate = 2e-3, r.calm.sequences = 4, r.calm.block_tokens = 128;
+    r.autoencoder.steps = 400, r.autoencoder.learning_rate = 3e-3, r.autoencoder.batch_tokens = 1024;
+    r.calm.steps = 400, r.calm.learning_rate = 2e-3, r.calm.sequences = 4, r.calm.block_tokens = 128;
     r.calm.objective = guess::objective();
     return r;
 }

@@ -7,7 +7,7 @@ int main(int count, char** arguments) try {
     std::string const folder = count > 1 ? arguments[1] : "model";  // any CALM or Llama, or the --out of calm train
     auto model = calm::open(folder);
     std::printf("%lld tokens per patch, vocabulary %d\n", static_cast<long long>(model.patch_size()),
-                model.words().vocabulary_size());
+                model.tokenizer().vocabulary_size());
 
     auto const made = model.generate("Mia was a", {.temperature = 0.5, .max_tokens = 40});
     std::printf("Mia was a%s\n", made.text.c_str());

@@ -52,16 +52,11 @@ bool has_one_dash(std::string const& word) {
 
 // The name here of an option that other programs have.
 std::string usual_name(std::string const& option) {
-    static constexpr std::pair<std::string_view, char const*> names[]{{"--lr", "--rate"},
-                                                                      {"--learning-rate", "--rate"},
-                                                                      {"--batch-size", "--batch"},
-                                                                      {"--epochs", "--minutes"},
-                                                                      {"--output", "--out"},
-                                                                      {"--output-dir", "--out"},
-                                                                      {"--input", "--data"},
-                                                                      {"--dataset", "--data"},
-                                                                      {"--max-new-tokens", "--max-tokens"},
-                                                                      {"--max-length", "--max-tokens"}};
+    static constexpr std::pair<std::string_view, char const*> names[]{
+        {"--lr", "--learning-rate"},     {"--rate", "--learning-rate"}, {"--batch-size", "--batch"},
+        {"--epochs", "--minutes"},       {"--output", "--out"},         {"--output-dir", "--out"},
+        {"--input", "--data"},           {"--dataset", "--data"},       {"--max-new-tokens", "--max-tokens"},
+        {"--max-length", "--max-tokens"}};
     auto const* const found =
         std::find_if(std::begin(names), std::end(names), [&](auto const& one) { return one.first == option; });
     return found == std::end(names) ? "" : found->second;

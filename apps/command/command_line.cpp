@@ -92,7 +92,7 @@ void add_mode(command& c, data_options& data, std::vector<std::string> const& na
                  more,
              [&data](std::string const& name) { data.mode = name; });
     c.check([&data, &c] {
-        if (!data.mode.empty() && is_markov(data.sources))
+        if (!data.mode.empty() && has_own_symbols(data.sources))
             c.problem("--mode: markov:N is an unbroken stream without BOS, EOS and PAD; leave it out");
     });
 }
@@ -229,8 +229,9 @@ void add_model(command& c, std::string& model, std::string const& what) {
 }
 
 std::string default_text(training_recipe const& r) {
-    return "rate " + six_digits(r.rate) + (r.optimizer.muon > 0 ? ", muon " + six_digits(r.optimizer.muon) : "") +
-           ", warm-up " + std::to_string(r.warmup) + ", steps " + std::to_string(r.steps);
+    return "learning rate " + six_digits(r.learning_rate) +
+           (r.optimizer.muon > 0 ? ", muon " + six_digits(r.optimizer.muon) : "") + ", warm-up " +
+           std::to_string(r.warmup) + ", steps " + std::to_string(r.steps);
 }
 
 std::string default_text(any_objective const& objective) {
@@ -289,12 +290,13 @@ entry const& named_for(trained kind, std::string const& name) {
     return kind == trained::autoregressive ? autoregressive_named(name) : calm_named(name);
 }
 
-void add_schedule(command& c, std::optional<rate_schedule>& to) {
+void add_schedule(command& c, std::optional<learning_rate_schedule>& to) {
     c.under(heading::optimizer, seldom::yes);
-    c.choice(
-        "--schedule", {"constant", "cosine"},
-        "learning rate after the warm-up: constant, or cosine over the steps (without --steps, over the time)",
-        [&to](std::string const& name) { to = name == "cosine" ? rate_schedule::cosine : rate_schedule::constant; });
+    c.choice("--schedule", {"constant", "cosine"},
+             "learning rate after the warm-up: constant, or cosine over the steps (without --steps, over the time)",
+             [&to](std::string const& name) {
+                 to = name == "cosine" ? learning_rate_schedule::cosine : learning_rate_schedule::constant;
+             });
 }
 
 constexpr index_t most_heldout_positions = 1'000'000;  // their tokens are held in memory
@@ -349,7 +351,8 @@ void add_upkeep(command& c, train_options& o) {
     add_execution(c, o);
 }
 
-constexpr char const* muon_help = "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)";
+constexpr char const* muon_help =
+    "use Muon for hidden matrices, with learning rate X * --learning-rate (0: AdamW for all)";
 
 // Changes sizes of the configurations: their names then contain the changed ones.
 void add_sizes(command& c, std::string& sizes, std::function<std::vector<std::string*>()> configurations) {
@@ -388,7 +391,8 @@ void add_training(command& c, train_options& o, trained kind) {
     c.number<std::optional<double>, double>("--minutes", o.minutes, "X", "stop after X minutes, if that is earlier",
                                             above_zero, ends::minutes);
     c.under(heading::optimizer);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate", above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--learning-rate", o.learning_rate, "X", "peak learning rate", above_zero,
+                                            ends::learning_rate);
     c.under(heading::optimizer, seldom::yes);
     c.number<std::optional<index_t>, index_t>("--accumulation", o.accumulation, "N",
                                               "micro-batches per step: less memory, the same result", 1,
@@ -399,7 +403,7 @@ void add_training(command& c, train_options& o, trained kind) {
         limits::steps);
     add_schedule(c, o.schedule);
     c.check_whole([&] {
-        if (o.schedule == rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
+        if (o.schedule == learning_rate_schedule::cosine && o.steps && o.warmup && *o.steps <= *o.warmup)
             c.problem("--schedule cosine: expected more --steps than --warmup");
     });
     add_upkeep(c, o);
@@ -445,11 +449,12 @@ public:
     recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
         put("--steps", [](Recipe const& r) { return text_if_set(r.steps); });
         put("--accumulation", [](Recipe const& r) { return text_if_set(r.accumulation); });
-        put("--rate", [](Recipe const& r) { return text_if_set(r.rate); });
+        put("--learning-rate", [](Recipe const& r) { return text_if_set(r.learning_rate); });
         put("--muon", [](Recipe const& r) { return text_if_set(r.optimizer.muon); });
         put("--warmup", [](Recipe const& r) { return std::to_string(r.warmup); });
-        put("--schedule",
-            [](Recipe const& r) { return std::string(r.schedule == rate_schedule::cosine ? "cosine" : "constant"); });
+        put("--schedule", [](Recipe const& r) {
+            return std::string(r.schedule == learning_rate_schedule::cosine ? "cosine" : "constant");
+        });
     }
     void put(std::string const& option, std::function<std::string(Recipe const&)> text) {
         command_.otherwise(option, [&o = options_, of = of_, text = std::move(text)] {
@@ -636,7 +641,7 @@ void add_tokenizer(command& c, train_options& o) {
            needed::yes);
     c.needed_without("--tokenizer", "--init");
     c.check([&c, &o] {
-        if (is_markov(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
+        if (has_own_symbols(o.data.sources) && !o.tokenizer.empty() && o.tokenizer != markov_vocabulary)
             c.problem("--tokenizer: the symbols of markov:N are its tokens; give --tokenizer markov");
     });
     require_file(c, "--tokenizer", o.tokenizer, markov_vocabulary);
@@ -756,7 +761,7 @@ void declare(command& c, text_options& o) {
                                                 one.most);
     });
     c.check([&c, &o] {
-        if (is_markov(o.data.sources) && o.choices.vocabulary)
+        if (has_own_symbols(o.data.sources) && o.choices.vocabulary)
             c.problem("--vocabulary: the symbols of markov:N are its tokens; leave it out");
     });
     add_schedule(c, choices.schedule);
@@ -840,10 +845,10 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
                                             "train each model with X * 10^12 FLOPs, counted as --count says",
                                             above_zero, 1e7);
-    c.repeated(
-        "--vary", o.vary, "NAME=V,...",
-        "train with each of these values of an option (rate, muon, random-patches, kl-weight, block, head-...) or "
-        "of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
+    c.repeated("--vary", o.vary, "NAME=V,...",
+               "train with each of these values of an option (learning-rate, muon, random-patches, kl-weight, block, "
+               "head-...) or "
+               "of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
     c.text("--seeds", o.seeds, "S,...", "train with each of these seeds; the mean scores are printed too");
     c.check([&o] { varied_values_of(o); });
     c.under(heading::common, seldom::yes);
@@ -866,8 +871,9 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per block, for all configurations (256)",
                                               1, limits::block_tokens);
     c.under(heading::optimizer);
-    c.number<std::optional<double>, double>("--rate", o.rate, "X", "peak learning rate of the language models",
-                                            above_zero, ends::rate);
+    c.number<std::optional<double>, double>("--learning-rate", o.learning_rate, "X",
+                                            "peak learning rate of the language models", above_zero,
+                                            ends::learning_rate);
     c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
                                             "share of patches that are random tokens", 0, 1);
     c.under(heading::optimizer, seldom::yes);

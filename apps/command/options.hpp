@@ -66,11 +66,11 @@ struct train_options : execution_options {
     std::optional<index_t> batch;  // tokens, or sequences
     std::optional<index_t> block;  // tokens
     std::optional<index_t> accumulation;
-    std::optional<double> rate;
-    std::string rate_option = "--rate";  // the option's name in messages
+    std::optional<double> learning_rate;
+    std::string learning_rate_option = "--learning-rate";  // the option's name in messages
     std::optional<double> muon;
     std::optional<index_t> warmup;
-    std::optional<rate_schedule> schedule;
+    std::optional<learning_rate_schedule> schedule;
     head_numbers head;  // for the objective
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
@@ -131,7 +131,7 @@ struct sweep_options : execution_options {
     std::optional<double> teraflops;
     bool counts_all = true;  // count all training FLOPs; false: as the paper does, only the language model's products
     std::optional<index_t> block;
-    std::optional<double> rate;
+    std::optional<double> learning_rate;
     std::optional<double> muon;
     std::optional<double> kl_weight;
     std::optional<double> random_patches;

@@ -34,7 +34,7 @@ varied_values values_listed(std::string const& option, std::string name, std::st
 }  // namespace
 
 std::vector<varied_values> varied_values_of(sweep_options const& o) {
-    std::vector<std::string> options{"rate", "muon", "random-patches", "kl-weight", "block"};
+    std::vector<std::string> options{"learning-rate", "muon", "random-patches", "kl-weight", "block"};
     for (auto const& [name, value] : o.head) options.push_back("head-" + name);
     std::vector<varied_values> lists;
     for (auto const& text : o.vary) {

@@ -23,9 +23,9 @@ std::string text_of_number(double value) {
     return shortest(value);
 }
 
-std::optional<rate_schedule> schedule_named(std::string const& name) {
-    if (name == "cosine") return rate_schedule::cosine;
-    if (name == "constant") return rate_schedule::constant;
+std::optional<learning_rate_schedule> schedule_named(std::string const& name) {
+    if (name == "cosine") return learning_rate_schedule::cosine;
+    if (name == "constant") return learning_rate_schedule::constant;
     return std::nullopt;
 }
 
@@ -62,7 +62,7 @@ recipe_record record_of(text_choices const& choices) {
         if (place) all.push_back({choice.option, text_of_number(*place)});
     });
     if (choices.schedule)
-        all.push_back({"schedule", *choices.schedule == rate_schedule::cosine ? "cosine" : "constant"});
+        all.push_back({"schedule", *choices.schedule == learning_rate_schedule::cosine ? "cosine" : "constant"});
     for (auto const& [option, value] : choices.head)
         if (value) all.push_back({std::string(head_prefix) + option, text_of_number(*value)});
     return all;

@@ -19,7 +19,7 @@ namespace calm::apps {
 namespace ends {
 inline constexpr double above_zero = std::numeric_limits<double>::min();
 inline constexpr double minutes = 60.0 * 24 * 365 * 10;  // ten years
-inline constexpr double rate = 10;                       // above it weight decay alone would flip the sign of weights
+inline constexpr double learning_rate = 10;              // above it weight decay alone would flip the sign of weights
 inline constexpr double muon = 1e6;                      // times the learning rate
 inline constexpr index_t least_vocabulary = 259;         // 256 bytes and 3 special tokens
 }  // namespace ends
@@ -38,18 +38,18 @@ struct text_choices {
     std::optional<double> autoencoder_minutes;
     std::optional<index_t> autoencoder_steps;
     std::optional<index_t> autoencoder_batch;  // tokens
-    std::optional<double> autoencoder_rate;
+    std::optional<double> autoencoder_learning_rate;
     std::optional<index_t> autoencoder_warmup;
     std::optional<double> kl_weight;
     std::optional<double> random_patches;
     std::optional<index_t> steps;  // from here on for the language model
     std::optional<index_t> batch;  // sequences
     std::optional<index_t> block;  // tokens
-    std::optional<double> rate;
+    std::optional<double> learning_rate;
     std::optional<double> muon;
     std::optional<index_t> warmup;
-    std::optional<rate_schedule> schedule;  // of both models
-    head_numbers head;                      // for the objective
+    std::optional<learning_rate_schedule> schedule;  // of both models
+    head_numbers head;                               // for the objective
 };
 
 // A numeric choice: its option and that option's type, place in the help, help and limits.
@@ -84,9 +84,9 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
     f(whole{"autoencoder-batch", "N", heading::optimizer, seldom::yes, "tokens per step of the autoencoder", 1,
             limits::step_tokens, true},
       c.autoencoder_batch);
-    f(real{"autoencoder-rate", "X", heading::optimizer, seldom::yes, "peak learning rate of the autoencoder",
-           ends::above_zero, ends::rate, true},
-      c.autoencoder_rate);
+    f(real{"autoencoder-learning-rate", "X", heading::optimizer, seldom::yes, "peak learning rate of the autoencoder",
+           ends::above_zero, ends::learning_rate, true},
+      c.autoencoder_learning_rate);
     f(whole{"autoencoder-warmup", "N", heading::optimizer, seldom::yes,
             "warm-up steps of the autoencoder (a tenth of --autoencoder-steps, or 50 per minute; at most 50)", 0,
             limits::steps, true},
@@ -104,11 +104,11 @@ template <class Choices, class F> void each_number(Choices& c, F const& f) {
             limits::step_tokens},
       c.batch);
     f(whole{"block", "N", heading::data, seldom::no, "tokens per sequence", 1, limits::block_tokens}, c.block);
-    f(real{"rate", "X", heading::optimizer, seldom::no, "peak learning rate of the language model", ends::above_zero,
-           ends::rate},
-      c.rate);
+    f(real{"learning-rate", "X", heading::optimizer, seldom::no, "peak learning rate of the language model",
+           ends::above_zero, ends::learning_rate},
+      c.learning_rate);
     f(real{"muon", "X", heading::optimizer, seldom::yes,
-           "use Muon for hidden matrices, with learning rate X * --rate (0: AdamW for all)", 0, ends::muon},
+           "use Muon for hidden matrices, with learning rate X * --learning-rate (0: AdamW for all)", 0, ends::muon},
       c.muon);
     f(whole{"warmup", "N", heading::optimizer, seldom::yes,
             "warm-up steps of the language model (a tenth of --steps, or 50 per minute; at most 200)", 0,

@@ -8,12 +8,12 @@ namespace {
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
     r.autoencoder.steps = 30000;
-    r.autoencoder.rate = 3e-4;
+    r.autoencoder.learning_rate = 3e-4;
     r.autoencoder.warmup = 1000;
     r.autoencoder.batch_tokens = 524288;
     r.autoencoder.accumulation = 32;
     r.calm.steps = 250000;
-    r.calm.rate = 3e-4;
+    r.calm.learning_rate = 3e-4;
     r.calm.optimizer.muon = 0;  // as published
     r.calm.warmup = 2000;
     r.calm.sequences = 256;

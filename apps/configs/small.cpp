@@ -8,12 +8,12 @@ namespace {
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
     r.autoencoder.steps = 10000;
-    r.autoencoder.rate = 6e-4;
+    r.autoencoder.learning_rate = 6e-4;
     r.autoencoder.warmup = 500;
     r.autoencoder.batch_tokens = 8192;
     r.autoencoder.random_patches = 0.15;
     r.calm.steps = 20000;
-    r.calm.rate = 3e-4;
+    r.calm.learning_rate = 3e-4;
     r.calm.warmup = 500;
     r.calm.sequences = 8;
     r.calm.block_tokens = 1024;

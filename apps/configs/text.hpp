@@ -8,7 +8,7 @@ namespace calm::apps {
 inline recipes text_recipes() {
     recipes r;
     r.autoencoder.steps = 2000;
-    r.autoencoder.rate = 1e-3;
+    r.autoencoder.learning_rate = 1e-3;
     r.autoencoder.warmup = 100;
     r.autoencoder.batch_tokens = 4096;
     r.autoencoder.random_patches = 0.15;

@@ -9,7 +9,7 @@ namespace calm::apps {
 inline recipes tiny_recipes(index_t K) {
     recipes r;
     r.autoencoder.steps = 1000;
-    r.autoencoder.rate = 2e-3;
+    r.autoencoder.learning_rate = 2e-3;
     r.autoencoder.objective.kl_weight = 5e-3;  // a wider posterior is easier to predict
     r.autoencoder.warmup = 50;
     r.autoencoder.batch_tokens = 4096;
@@ -31,7 +31,7 @@ inline recipes tiny_recipes_of_pairs() {
 inline recipes tiny_autoregressive_recipes(patch_level level = {}) {
     recipes r;
     r.autoregressive.steps = 2000;
-    r.autoregressive.rate = 3e-3;
+    r.autoregressive.learning_rate = 3e-3;
     r.autoregressive.warmup = 200;
     r.autoregressive.sequences = 4;
     r.autoregressive.block_tokens = 256;

@@ -147,7 +147,7 @@ train_options training_of_model(sweep_options const& o, std::string const& name,
     auto t = training_of(o, name);
     t.out = stage_folder(o, folder, stage);
     t.block = o.block.value_or(256);
-    t.rate = o.rate;
+    t.learning_rate = o.learning_rate;
     t.muon = o.muon;
     t.minutes = o.minutes;
     return t;

@@ -75,7 +75,7 @@ autoregressive_recipe recipe_for_published() {
     autoregressive_recipe r;
     r.steps = 300;
     r.warmup = 30;
-    r.rate = 1e-4;
+    r.learning_rate = 1e-4;
     r.optimizer.muon = 0;
     return r;
 }

@@ -18,8 +18,8 @@ namespace calm::apps {
 // kind or has other sizes than --config. Collective.
 entry const& configuration_to_train(train_options const& o, model_kind kind);
 
-// The recipe that fine-tunes a published model: AdamW at a low rate, because Muon at the rate of a new model would undo
-// its training.
+// The recipe that fine-tunes a published model: AdamW at a low learning rate, because Muon at that of a new model would
+// undo its training.
 autoregressive_recipe recipe_for_published();
 
 // Training defaults of --config or --init, to be shown. As configuration_to_train, for one process.

@@ -67,7 +67,7 @@ std::vector<std::string> values_of(progress const& p) {
         all.push_back(formatted(", posterior std %.3f", p.posterior_std));
     }
     all.push_back(formatted("  gradient %.2f", p.gradient_norm));
-    all.push_back(formatted("  rate %.1e", p.rate));
+    all.push_back(formatted("  learning rate %.1e", p.learning_rate));
     if (std::isfinite(p.share_of_peak)) all.push_back(formatted("  %.0f %% of peak", 100 * p.share_of_peak));
     all.push_back("  " + bytes_text(p.memory));
     return all;
@@ -130,7 +130,7 @@ void run_report::log_last() {
          {"kl", p.kl},
          {"posterior_std", p.posterior_std},
          {"gradient_norm", p.gradient_norm},
-         {"rate", p.rate},
+         {"learning_rate", p.learning_rate},
          {"tokens_per_second", p.tokens_per_second},
          {"share_of_peak", p.share_of_peak},
          {"memory", static_cast<index_t>(p.memory)},

@@ -69,7 +69,7 @@ std::string to_text(run_plan const& p, train_options const& o) {
                                  all / static_cast<double>(p.tokens)));
     }
     if (p.level.first_phase() > 0) line("patch level", patch_level_text(p.level));
-    line("rate", formatted("%g after %s steps", p.recipe.rate, grouped(p.recipe.warmup).c_str()));
+    line("learning rate", formatted("%g after %s steps", p.recipe.learning_rate, grouped(p.recipe.warmup).c_str()));
     if (double const muon = p.recipe.optimizer.muon; muon > 0)
         line("muon", formatted("used for hidden matrices, with %g times the learning rate", muon));
     if (o.in_bf16)

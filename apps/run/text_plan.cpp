@@ -16,9 +16,9 @@ namespace {
 // Configurations in order of preference: the first compiled one is chosen.
 struct preferred_configuration {
     std::string_view name;
-    double rate;          // of the language model
-    std::uint64_t bytes;  // least text, from a file, for tokens of about two bytes
-    double minutes;       // least time for them
+    double learning_rate;  // of the language model
+    std::uint64_t bytes;   // least text, from a file, for tokens of about two bytes
+    double minutes;        // least time for them
     char const* why;
 };
 constexpr preferred_configuration preferences[] = {
@@ -101,7 +101,7 @@ public:
         choose_length();
         if (!entry_->is_autoregressive()) choose_autoencoder();
         choose_model();
-        choose("schedule", c().schedule, rate_schedule::cosine,
+        choose("schedule", c().schedule, learning_rate_schedule::cosine,
                "each learning rate falls to a tenth at the end of its stage");
         for (auto const& [option, value] : c().head)
             if (value) because("head-" + option, as_given);
@@ -192,7 +192,8 @@ private:
         auto const usual = autoencoder_recipe_of_text(setting());
         choose("autoencoder-batch", c().autoencoder_batch, usual.batch_tokens,
                "tokens per step: larger steps would be too few");
-        choose("autoencoder-rate", c().autoencoder_rate, known ? usual.rate : entry_->defaults.autoencoder.rate,
+        choose("autoencoder-learning-rate", c().autoencoder_learning_rate,
+               known ? usual.learning_rate : entry_->defaults.autoencoder.learning_rate,
                known ? "as on WikiText and stories" : "the configuration's own");
         choose("autoencoder-warmup", c().autoencoder_warmup,
                warmup_of_text(c().autoencoder_steps, c().autoencoder_minutes, longest_autoencoder_warmup),
@@ -213,7 +214,7 @@ private:
                : usual.sequences > 8 ? "tokens per sequence, as on WikiText"
                                      : "tokens per sequence: stories and long runs gain from more");
         auto const* const known = preference();
-        choose("rate", c().rate, known == nullptr ? own().rate : known->rate,
+        choose("learning-rate", c().learning_rate, known == nullptr ? own().learning_rate : known->learning_rate,
                known == nullptr ? "the configuration's own" : "as measured with this head");
         choose("muon", c().muon, own().optimizer.muon,
                "times the learning rate, for hidden matrices; the configuration's own");
@@ -254,7 +255,7 @@ void require_possible(text_choices const& given, std::span<entry const> compiled
     if (given.minutes && given.autoencoder_minutes && *given.autoencoder_minutes >= *given.minutes)
         refuse(sentence("--autoencoder-minutes: expected fewer than the ", six_digits(*given.minutes),
                         " minutes of both models, found ", six_digits(*given.autoencoder_minutes)));
-    if (given.schedule == rate_schedule::constant) return;
+    if (given.schedule == learning_rate_schedule::constant) return;
     for (auto const& [steps, warmup, prefix] :
          {std::tuple(given.steps, given.warmup, ""),
           std::tuple(given.autoencoder_steps, given.autoencoder_warmup, "autoencoder-")})

@@ -9,6 +9,7 @@
 #include "calm/io/detail/replaced_directory.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/rank_agreement.hpp"
@@ -61,7 +62,7 @@ text_choices choices_in(text_options const& o, recipe_record const& plan) {
     auto made = choices_of(plan, path);
     if (auto const problems = choice_problems(configuration_named(made.configuration), made); !problems.empty())
         throw error(errc::model_file, path, "plan", problems.front());
-    if (!made.vocabulary && !is_markov(o.data.sources))
+    if (!made.vocabulary && !has_own_symbols(o.data.sources))
         throw error(errc::model_file, path, "plan",
                     "expected a vocabulary, found none; put the file back, or start over with --fresh");
     return made;
@@ -84,7 +85,7 @@ text_record planned(text_options const& o, text_choices const& given, text_recor
                            .documents = size.documents,
                            .tenth = size.tenth,
                            .is_generated = is_generated(o.data.sources),
-                           .has_own_symbols = is_markov(o.data.sources)};
+                           .has_own_symbols = has_own_symbols(o.data.sources)};
     // A configuration that is named is kept, whatever it is compiled for.
     auto const& all = compiled_configurations();
     auto plan = plan_of_text(facts, asked, asked.configuration.empty() ? configurations_for(o.device, all) : all);
@@ -171,7 +172,7 @@ intention intended(text_options const& o, text_choices const& given, std::option
 // Options common to both models.
 train_options stage_options(text_options const& o, text_choices const& plan, char const* stage) {
     train_options t = o;
-    t.tokenizer = is_markov(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
+    t.tokenizer = has_own_symbols(o.data.sources) ? markov_vocabulary : tokenizer_file(o);
     t.configuration = plan.configuration;
     t.data.holdout = plan.holdout;
     t.schedule = plan.schedule;
@@ -186,8 +187,8 @@ train_options autoencoder_options(text_options const& o, text_choices const& pla
     t.minutes = plan.autoencoder_minutes;
     t.steps = plan.autoencoder_steps;
     t.batch = plan.autoencoder_batch;
-    t.rate = plan.autoencoder_rate;
-    t.rate_option = "--autoencoder-rate";
+    t.learning_rate = plan.autoencoder_learning_rate;
+    t.learning_rate_option = "--autoencoder-learning-rate";
     t.warmup = plan.autoencoder_warmup;
     t.kl_weight = plan.kl_weight;
     t.random_patches = plan.random_patches;
@@ -201,7 +202,7 @@ train_options model_options(text_options const& o, text_plan const& plan) {
     t.steps = plan.choices.steps;
     t.batch = plan.choices.batch;
     t.block = plan.choices.block;
-    t.rate = plan.choices.rate;
+    t.learning_rate = plan.choices.learning_rate;
     t.muon = plan.choices.muon;
     t.warmup = plan.choices.warmup;
     t.head = plan.choices.head;
@@ -219,7 +220,7 @@ std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     text_plan const plan{choices_in(o, record.plan), record.why};
     auto const& one = configuration_named(plan.choices.configuration);
     auto const& work = one.on(o.device);
-    auto const tokenizer = is_markov(o.data.sources) ? "" : tokenizer_file(o);
+    auto const tokenizer = has_own_symbols(o.data.sources) ? "" : tokenizer_file(o);
     auto const with = [&](int (*train)(entry const&, compiled_functions const&, train_options const&)) {
         return [&one, &work, train](train_options const& of) { return train(one, work, of); };
     };
@@ -258,9 +259,9 @@ void log_how_to_resume(text_options const& o, text_choices const& plan) {
         command.insert(command.end(), arguments.begin(), arguments.end());
         return resume_command(command);
     };
-    log_line(
-        "to generate: " +
-        line("generate", {o.out, "--prompt", is_markov(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
+    log_line("to generate: " +
+             line("generate",
+                  {o.out, "--prompt", has_own_symbols(o.data.sources) ? std::string(K, 'A') : "Once upon a time"}));
     std::vector<std::string> measure{o.out, "--data"};
     measure.insert(measure.end(), o.data.sources.begin(), o.data.sources.end());
     bool const held = !plan.holdout.empty();
@@ -316,8 +317,8 @@ void require_text_of_model(train_options const& o, tokenizer const& tokenizer) {
 // The tokenizer of a run that starts over, none for symbols. Throws as require_text_of_model.
 std::optional<tokenizer> checked_tokenizer(text_options const& o, text_record const& record,
                                            train_options const& of_model) {
-    if (is_markov(o.data.sources)) {
-        require_text_of_model(of_model, tokenizer::markov());
+    if (has_own_symbols(o.data.sources)) {
+        require_text_of_model(of_model, tokenizer::of_symbols(markov_alphabet));
         return std::nullopt;
     }
     auto tokenizer = trained_tokenizer(of_model.data, *choices_in(o, record.plan).vocabulary);
@@ -327,7 +328,7 @@ std::optional<tokenizer> checked_tokenizer(text_options const& o, text_record co
 
 // Runs the unfinished stages in order. Returns the exit status of the one that ended early, or 0.
 int trained(text_options const& o, text_record& record, std::vector<stage>& stages) {
-    if (as_first_rank([&] { return !is_markov(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
+    if (as_first_rank([&] { return !has_own_symbols(o.data.sources) && !calm::is_there(tokenizer_file(o)); })) {
         auto const choices = choices_in(o, record.plan);
         auto data = o.data;
         data.holdout = choices.holdout;

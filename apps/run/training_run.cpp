@@ -29,7 +29,7 @@ void take_common(training_recipe& r, train_options const& o) {
         r.steps = o.steps.value_or(0);
         r.seconds = 60 * o.minutes.value_or(0);
     }
-    r.rate = o.rate.value_or(r.rate);
+    r.learning_rate = o.learning_rate.value_or(r.learning_rate);
     r.optimizer.muon = o.muon.value_or(r.optimizer.muon);
     r.rounding = o.rounding;
     // Warm-up takes at most a tenth of the steps, if they are known.
@@ -384,9 +384,10 @@ void training_run::train(std::function<void()> const& loop) {
     } catch (error const& problem) {
         if (problem.code() != errc::non_finite) throw;
         std::string const advice =
-            kept_ ? "The checkpoint of step " + std::to_string(*kept_) + " is kept: resume from it with a lower " +
-                        options_.rate_option + " and --override, or with"
-                  : "There is no checkpoint yet: start again with a lower " + options_.rate_option + ", or with";
+            kept_
+                ? "The checkpoint of step " + std::to_string(*kept_) + " is kept: resume from it with a lower " +
+                      options_.learning_rate_option + " and --override, or with"
+                : "There is no checkpoint yet: start again with a lower " + options_.learning_rate_option + ", or with";
         throw error(errc::non_finite, problem.what() + std::string("."),
                     lines_of(advice + " --skip-nonfinite N, which skips up to N steps"));
     }

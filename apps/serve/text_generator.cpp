@@ -78,7 +78,7 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
         for (auto const& one : waiting) notify_receiver([&] { one.to->end(one.number, false); });
         return !batch_.empty();
     }
-    auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.places_left()));
+    auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.free_slots()));
     while (!queue_.empty() && orders.size() < room) {
         orders.push_back(std::move(queue_.front()));
         queue_.pop_front();

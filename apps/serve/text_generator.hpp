@@ -46,7 +46,7 @@ class text_generator {
 public:
     // The batch outlives it. At most `queue` texts wait.
     text_generator(loaded_text_batch& batch, std::size_t queue) :
-        batch_(batch), most_queued_(queue), under_way_(static_cast<std::size_t>(batch.places_left())) {}
+        batch_(batch), most_queued_(queue), under_way_(static_cast<std::size_t>(batch.free_slots())) {}
 
     // Generates until close() and the last text. Call it on a thread of its own.
     void run();

@@ -16,6 +16,7 @@
 #include "calm/text/detail/document_ids.hpp"
 #include "calm/text/detail/token_file.hpp"
 #include "calm/text/load_tokenizer.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "program.hpp"
 #include "run/ranks.hpp"
@@ -147,11 +148,11 @@ std::string bytes_of_file(std::string const& path) {
 }
 
 tokenizer tokenizer_named(std::string const& path, std::string const& pattern) {
-    return path == markov_vocabulary ? tokenizer::markov() : load_tokenizer(path, pattern);
+    return path == markov_vocabulary ? tokenizer::of_symbols(markov_alphabet) : load_tokenizer(path, pattern);
 }
 
 std::string tokenizer_bytes(std::string const& path) {
-    return path == markov_vocabulary ? tokenizer::markov().lines() : bytes_of_file(path);
+    return path == markov_vocabulary ? tokenizer::of_symbols(markov_alphabet).lines() : bytes_of_file(path);
 }
 
 std::uint64_t data_seed_of(data_options const& data, stored_model const* model) {
@@ -172,7 +173,7 @@ packing packing_for(packed_for use, data_options const& data, tokenizer const& t
 }
 
 void add_optimum(evaluation& e, data_options const& data, std::uint64_t data_seed) {
-    if (!e.brier || !is_markov(data.sources)) return;
+    if (!e.brier || !has_own_symbols(data.sources)) return;
     e.optimal_brier = markov_chain(data_seed).optimal_brier();
     e.optimal_brier_lm = brier_lm(*e.optimal_brier);
 }
@@ -238,7 +239,7 @@ void require_blocks(data_options const& data, tokenizer const& tokenizer, std::u
                     packing_rule const& rule, index_t block) {
     auto const size = static_cast<std::size_t>(block);
     made_by([&] { require_block(*read_text::of(data, tokenizer, split::train, data_seed, true), rule, size); });
-    if (data.holdout.empty() || is_markov(data.sources)) return;
+    if (data.holdout.empty() || has_own_symbols(data.sources)) return;
     of_holdout(data,
                [&] { require_block(*read_text::of(data, tokenizer, split::heldout, data_seed, true), rule, size); });
 }
@@ -272,7 +273,7 @@ std::vector<token_id> heldout_blocks(data_options const& data, tokenizer const& 
     auto const generated = std::max(at_most, 2 * static_cast<std::size_t>(block));
     for (auto const& spec : data.sources) {
         bool const own_split =
-            is_markov(data.sources) || (data.holdout.empty() && document_source::parse(spec).is_generated());
+            has_own_symbols(data.sources) || (data.holdout.empty() && document_source::parse(spec).is_generated());
         if (own_split)
             held.sources.push_back(spec.substr(0, spec.find(':') + 1) + std::to_string(generated));
         else if (!data.holdout.empty())

@@ -28,17 +28,17 @@ nlohmann::json special_entry(token_id id, char const* name) {
 }
 
 // Whether BOS, EOS and PAD follow the ranks of a file of lines, as in vocabularies trained here.
-bool is_of_ranks(tokenizer const& words) {
-    return words.file_name() == "tokenizer.model" && !words.is_markov() && words.eos() == words.bos() + 1 &&
-           words.pad() == words.bos() + 2;
+bool is_of_ranks(tokenizer const& tokenizer) {
+    return tokenizer.file_name() == "tokenizer.model" && tokenizer.eos() == tokenizer.bos() + 1 &&
+           tokenizer.pad() == tokenizer.bos() + 2;
 }
 
 // All ways to make each token of two, in the order of the tokens and then of their parts. A list of merges ranks pairs,
 // lines rank tokens; so every pair of a token has its rank.
-nlohmann::json merges_of(tokenizer const& words, std::unordered_map<std::string_view, token_id> const& ids) {
+nlohmann::json merges_of(tokenizer const& tokenizer, std::unordered_map<std::string_view, token_id> const& ids) {
     auto merges = nlohmann::json::array();
-    for (token_id id = 0; id < words.bos(); ++id) {
-        auto const token = words.bytes(id);
+    for (token_id id = 0; id < tokenizer.bos(); ++id) {
+        auto const token = tokenizer.bytes(id);
         std::vector<std::pair<token_id, token_id>> cuts;
         for (std::size_t cut = 1; cut < token.size(); ++cut) {
             auto const left = ids.find(token.substr(0, cut));
@@ -47,25 +47,25 @@ nlohmann::json merges_of(tokenizer const& words, std::unordered_map<std::string_
         }
         std::sort(cuts.begin(), cuts.end());
         for (auto const& [left, right] : cuts)
-            merges.push_back(letters_of_bytes(words.bytes(left)) + " " + letters_of_bytes(words.bytes(right)));
+            merges.push_back(letters_of_bytes(tokenizer.bytes(left)) + " " + letters_of_bytes(tokenizer.bytes(right)));
     }
     return merges;
 }
 
 }  // namespace
 
-std::string tokenizer_json_of(tokenizer const& words) {
-    require(is_of_ranks(words), errc::usage, "expected a tokenizer that train tokenizer wrote, found another one");
+std::string tokenizer_json_of(tokenizer const& tokenizer) {
+    require(is_of_ranks(tokenizer), errc::usage, "expected a tokenizer that train tokenizer wrote, found another one");
     std::unordered_map<std::string_view, token_id> ids;
     auto vocabulary = nlohmann::json::object();
-    for (token_id id = 0; id < words.bos(); ++id) {
-        ids.emplace(words.bytes(id), id);
-        vocabulary[letters_of_bytes(words.bytes(id))] = id;
+    for (token_id id = 0; id < tokenizer.bos(); ++id) {
+        ids.emplace(tokenizer.bytes(id), id);
+        vocabulary[letters_of_bytes(tokenizer.bytes(id))] = id;
     }
     nlohmann::json const byte_level{
         {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
     nlohmann::json const split{
-        {"type", "Split"}, {"pattern", {{"Regex", words.pattern()}}}, {"behavior", "Isolated"}, {"invert", false}};
+        {"type", "Split"}, {"pattern", {{"Regex", tokenizer.pattern()}}}, {"behavior", "Isolated"}, {"invert", false}};
     nlohmann::json const bos{{"SpecialToken", {{"id", name_of_bos}, {"type_id", 0}}}};
     auto const text_of = [](char const* which, int type) {
         return nlohmann::json{{"Sequence", {{"id", which}, {"type_id", type}}}};
@@ -75,8 +75,8 @@ std::string tokenizer_json_of(tokenizer const& words) {
     file["truncation"] = nullptr;
     file["padding"] = nullptr;
     file["added_tokens"] =
-        nlohmann::json::array({special_entry(words.bos(), name_of_bos), special_entry(words.eos(), name_of_eos),
-                               special_entry(words.pad(), name_of_pad)});
+        nlohmann::json::array({special_entry(tokenizer.bos(), name_of_bos), special_entry(tokenizer.eos(), name_of_eos),
+                               special_entry(tokenizer.pad(), name_of_pad)});
     file["normalizer"] = nullptr;
     file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", nlohmann::json::array({split, byte_level})}};
     file["post_processor"] = {{"type", "TemplateProcessing"},
@@ -85,7 +85,7 @@ std::string tokenizer_json_of(tokenizer const& words) {
                               {"special_tokens",
                                {{name_of_bos,
                                  {{"id", name_of_bos},
-                                  {"ids", nlohmann::json::array({words.bos()})},
+                                  {"ids", nlohmann::json::array({tokenizer.bos()})},
                                   {"tokens", nlohmann::json::array({name_of_bos})}}}}}};
     file["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
     file["model"] = {{"type", "BPE"},
@@ -97,7 +97,7 @@ std::string tokenizer_json_of(tokenizer const& words) {
                      {"byte_fallback", false},
                      {"ignore_merges", true},
                      {"vocab", std::move(vocabulary)},
-                     {"merges", merges_of(words, ids)}};
+                     {"merges", merges_of(tokenizer, ids)}};
     return file.dump(1) + "\n";
 }
 
@@ -116,10 +116,10 @@ bool write_tokenizer_json(stored_model const& model, std::string const& director
     auto const path = in_directory(directory, "tokenizer.json");
     if (model.description.kind != model_kind::autoregressive || !ours || !ours->tokenizer || is_there(path))
         return false;
-    auto const words = load_tokenizer(model);
-    if (!is_of_ranks(words)) return false;
+    auto const tokenizer = load_tokenizer(model);
+    if (!is_of_ranks(tokenizer)) return false;
     replace_file(in_directory(directory, "tokenizer_config.json"), tokenizer_config_json());
-    replace_file(path, tokenizer_json_of(words));
+    replace_file(path, tokenizer_json_of(tokenizer));
     return true;
 }
 

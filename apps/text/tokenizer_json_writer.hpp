@@ -10,7 +10,7 @@ namespace calm::apps {
 
 // The tokenizer.json of a tokenizer that was trained here: the package `tokenizers` gives the same ids, with BOS before
 // a text, and load_tokenizer() reads it as an equal tokenizer. Throws errc::usage for another tokenizer.
-std::string tokenizer_json_of(tokenizer const& words);
+std::string tokenizer_json_of(tokenizer const& tokenizer);
 // The tokenizer_config.json next to it.
 std::string tokenizer_config_json();
 

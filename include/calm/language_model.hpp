@@ -24,7 +24,7 @@
 #include "calm/io/model_directory.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/model/presets.hpp"
-#include "calm/runs/detail/model_place.hpp"
+#include "calm/runs/detail/model_placement.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/sample/generate.hpp"
@@ -150,7 +150,7 @@ public:
     // vocabulary below 259, and errc::memory.
     explicit language_model(std::vector<std::string> const& documents, language_model_options const& o = {}) :
         ctx_(context_at<Backend>({.threads = o.threads, .seed = o.seed})),
-        tokenizer_(tokenizer::train(with_text(documents), o.vocabulary)), text_(corpus_of(documents, tokenizer_)),
+        tokenizer_(calm::tokenizer::train(with_text(documents), o.vocabulary)), text_(corpus_of(documents, tokenizer_)),
         own_(std::make_unique<owned>(tokenizer_.vocabulary_size())), tokenizer_file_{tokenizer_.file_name(),
                                                                                      tokenizer_.lines()} {
         initialise(ctx_, own_->model);
@@ -217,9 +217,9 @@ public:
 
     // The model and its memory; see calm_model. It holds no gradients after loading.
     [[nodiscard]] model_type& model() { return own_->model; }
-    [[nodiscard]] model_type const& model() const { return own_->model; }  // read-only
-    [[nodiscard]] tokenizer const& words() const { return tokenizer_; }    // the tokenizer
-    [[nodiscard]] context<Backend>& ctx() { return ctx_; }                 // threads, seed, workspace
+    [[nodiscard]] model_type const& model() const { return own_->model; }          // read-only
+    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  // of its text
+    [[nodiscard]] context<Backend>& ctx() { return ctx_; }                         // threads, seed, workspace
     // Describes the model for config.json; only of a trained model.
     [[nodiscard]] model_description const& description() const { return description_; }
     // Counts of tokens and pairs in the text of the last training: the bigram reference of evaluate_model. Null for an
@@ -272,7 +272,7 @@ private:
                 " without: give calm::read_text(...) or strings of your own");
         return documents;
     }
-    // Only the symbols of the Markov benchmark have no special tokens.
+    // Only a vocabulary of symbols has no special tokens.
     [[nodiscard]] packing mode() const { return tokenizer_.specials().exist() ? packing::padded : packing::unbroken; }
     void require_trained(char const* wanted) const {
         require(is_trained_, errc::usage, "calm::language_model::", wanted,
@@ -376,7 +376,7 @@ private:
     }
 
     context<Backend> ctx_;
-    tokenizer tokenizer_;
+    calm::tokenizer tokenizer_;
     corpus text_;                                         // empty for a loaded model
     std::unique_ptr<owned> own_;                          // never null
     std::pair<std::string, std::string> tokenizer_file_;  // its name in a model directory, and its bytes

@@ -115,7 +115,7 @@ public:
         return found;
     }
 
-    [[nodiscard]] tokenizer const& words() const { return tokenizer_; }  // the tokenizer
+    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  // of its text
     // Its config.json: kind, sizes, how it was trained.
     [[nodiscard]] model_description const& description() const { return stored_.description; }
     // K, tokens per patch; 1 for an autoregressive model.
@@ -135,10 +135,10 @@ public:
     }
 
 private:
-    using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, model_place const&,
+    using open_function = void(stored_model const&, index_t vocabulary, special_tokens const&, model_placement const&,
                                std::unique_ptr<loaded_model>& to);
 
-    any_model(stored_model stored, tokenizer tokenizer, std::unique_ptr<loaded_model> model) :
+    any_model(stored_model stored, calm::tokenizer tokenizer, std::unique_ptr<loaded_model> model) :
         stored_(std::move(stored)), tokenizer_(std::move(tokenizer)), model_(std::move(model)) {}
 
     [[nodiscard]] bool is_calm() const { return stored_.description.kind == model_kind::calm; }
@@ -210,9 +210,10 @@ private:
                ",\n              \"other headers than the program's: build the program again\");\n\nnamespace {\n\n" +
                declaration_of(sizes) +
                "\n}  // namespace\n\nextern \"C\" void calm_open(calm::stored_model const& stored, calm::index_t "
-               "vocabulary,\n                          calm::special_tokens const& special, calm::model_place const& "
-               "place,\n                          std::unique_ptr<calm::loaded_model>& to) {\n    to = "
-               "calm::loaded<sizes, calm::space<>>(stored, vocabulary, special, place);\n}\n";
+               "vocabulary,\n                          calm::special_tokens const& special, calm::model_placement "
+               "const& "
+               "placement,\n                          std::unique_ptr<calm::loaded_model>& to) {\n    to = "
+               "calm::loaded<sizes, calm::space<>>(stored, vocabulary, special, placement);\n}\n";
     }
     // Those that change the layout of its strings and vectors.
     static std::string macros_of_program() {
@@ -255,7 +256,7 @@ private:
     }
 
     stored_model stored_;
-    tokenizer tokenizer_;
+    calm::tokenizer tokenizer_;
     std::unique_ptr<loaded_model> model_;  // never null
 };
 

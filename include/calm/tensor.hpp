@@ -1,6 +1,7 @@
 #pragma once
 // Shapes, memory, lazy expressions, execution.
 
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/arena.hpp"
 #include "calm/tensor/core/backend.hpp"
 #include "calm/tensor/core/context.hpp"
@@ -20,7 +21,7 @@
 #include "calm/tensor/ops/attention.hpp"
 #include "calm/tensor/ops/bf16_products.hpp"
 #include "calm/tensor/ops/fill.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 #include "calm/tensor/ops/norm.hpp"
 #include "calm/tensor/ops/repeat.hpp"

@@ -60,6 +60,6 @@ BOOST_AUTO_TEST_CASE(the_message_contains_the_scores) {
     auto const said = no_context_sentence(0.0123, 0.0456, std::string(1000, 'x'));
     BOOST_TEST(has(said, "Brier-1 on held-out text is 0.0123, not above the unigram's 0.0456"));
     BOOST_TEST(has(said, "Watch the next evaluations"));
-    BOOST_TEST(!has(said, "--rate"));  // whether it would help is not known
+    BOOST_TEST(!has(said, "--learning-rate"));  // whether it would help is not known
     BOOST_TEST(said.ends_with("these have helped before: " + std::string(1000, 'x')));
 }

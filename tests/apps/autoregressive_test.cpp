@@ -403,8 +403,8 @@ BOOST_AUTO_TEST_CASE(a_published_model_is_trained_further) {
                 ">fruit.jsonl");
     std::string const train = "train ar --init " + init + " --data fruit.jsonl --holdout 4:3 --batch 2 --block 32 ";
 
-    // At a rate of almost 0 the weights stay those of the directory.
-    BOOST_TEST(has(shop().good(train + "--rate 1e-30 --steps 1 --out same").err, "tiny-ar: "));
+    // At a learning rate of almost 0 the weights stay those of the directory.
+    BOOST_TEST(has(shop().good(train + "--learning-rate 1e-30 --steps 1 --out same").err, "tiny-ar: "));
     shop().good("convert " + init + " --out wide --dtype f32");
     calm::test::check_same(*calm::read_model_description(folder.path("same")).weights,
                            *calm::read_model_description(folder.path("wide")).weights);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "calm/text/markov.hpp"
 #include "strict_json.hpp"
 #include "text/prompt.hpp"
 #include "text/text_output.hpp"
@@ -260,7 +261,7 @@ BOOST_AUTO_TEST_CASE(lines_end_with_the_file_or_a_newline) {
 BOOST_AUTO_TEST_CASE(prompts_that_cannot_begin_a_text_are_bad) {
     echo const e("{\"id\": 1, \"prompt\": \"ABC\"}\n{\"id\": 2, \"prompt\": \"A!CD\"}\n{\"id\": 3, \"prompt\": \"\"}\n"
                  "{\"id\": 4, \"prompt\": \"ABCD\"}\n",
-                 tokenizer::markov());
+                 tokenizer::of_symbols(markov_alphabet));
     BOOST_REQUIRE(e.answers.size() == 4U);
     BOOST_TEST(e.count.bad == 3U);
     BOOST_TEST(has(e.answers[0], "a multiple of 4"));

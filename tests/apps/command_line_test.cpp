@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calm/io/detail/config_json.hpp"
+#include "calm/text/markov.hpp"
 #include "command/command.hpp"
 #include "command/command_line.hpp"
 #include "command/completion.hpp"
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     auto const command = read(read_train, {"autoencoder",      "--config", known_name(),  "--tokenizer",
                                            tokenizer_file,     "--data",   "stories:100", "--out",
                                            folder.path("out"), "--steps",  "7",           "--minutes=0.5",
-                                           "--rate",           "1e-3",     "--schedule",  "cosine",
+                                           "--learning-rate",  "1e-3",     "--schedule",  "cosine",
                                            "--warmup",         "2",        "--seed",      "18446744073709551615",
                                            "--random-patches", "0.15"});
     BOOST_REQUIRE(command.has_value());
@@ -67,8 +68,8 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(o.data.sources == std::vector<std::string>{"stories:100"});
     BOOST_TEST(*o.steps == 7);
     BOOST_TEST(*o.minutes == 0.5);
-    BOOST_TEST(*o.rate == 1e-3);
-    BOOST_CHECK(o.schedule == rate_schedule::cosine);
+    BOOST_TEST(*o.learning_rate == 1e-3);
+    BOOST_CHECK(o.schedule == learning_rate_schedule::cosine);
     BOOST_TEST(o.seed == 18446744073709551615U);
     BOOST_TEST(*o.random_patches == 0.15);
     BOOST_TEST(!o.batch.has_value());
@@ -172,12 +173,13 @@ BOOST_AUTO_TEST_CASE(a_text_needs_no_choice) {
     BOOST_TEST(!some.steps.has_value());  // a stage has its own steps
     BOOST_TEST(some.record.words.at(1) == "text");
 
-    auto const all = refusal(read_train, with({"--vocabulary", "258", "--config", "tiny-ar", "--autoencoder-rat", "1",
-                                               "--kl-weight", "1", "--accumulation", "2", "--schedule", "linear"}));
-    for (auto const* const part :
-         {"--vocabulary: expected a whole number from 259",
-          "--kl-weight: tiny-ar, an autoregressive model, has no autoencoder", "did you mean --autoencoder-rate?",
-          "no option --accumulation", "expected one of constant and cosine"})
+    auto const all =
+        refusal(read_train, with({"--vocabulary", "258", "--config", "tiny-ar", "--autoencoder-learning-rat", "1",
+                                  "--kl-weight", "1", "--accumulation", "2", "--schedule", "linear"}));
+    for (auto const* const part : {"--vocabulary: expected a whole number from 259",
+                                   "--kl-weight: tiny-ar, an autoregressive model, has no autoencoder",
+                                   "did you mean --autoencoder-learning-rate?", "no option --accumulation",
+                                   "expected one of constant and cosine"})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, with({"--minutes", "1", "--config", "tiny", "--head-colour", "1"})),
                    "no option --head-colour"));
@@ -431,9 +433,9 @@ BOOST_AUTO_TEST_CASE(all_problems_are_reported_together) {
                                           "3",
                                           "--head-samples",
                                           "1",
-                                          "--rate",
+                                          "--learning-rate",
                                           "1",
-                                          "--rate",
+                                          "--learning-rate",
                                           "2",
                                           "--holdout",
                                           "6",
@@ -444,7 +446,7 @@ BOOST_AUTO_TEST_CASE(all_problems_are_reported_together) {
     for (auto const* const part :
          {"absent", "stories:0", "no.txt", "already exists", "'three'", "--minutes needs a value", "no option --bacth",
           "mean --batch?", "--head-beta: expected a number above 0 and below 2,",
-          "--head-samples: expected a whole number from 2 to 4096", "--rate is given 2 times", "holdout \"6\"",
+          "--head-samples: expected a whole number from 2 to 4096", "--learning-rate is given 2 times", "holdout \"6\"",
           "mean cosine?", "'tinny' is not compiled", "-DCALM_CONFIGS="})
         BOOST_TEST(has(all, part), part << " is missing in " << all);
     BOOST_TEST(has(refusal(read_train, {"tokenizer"}), "3 problems"));
@@ -604,7 +606,8 @@ BOOST_AUTO_TEST_CASE(the_mode_is_the_given_one_or_the_model_s) {
     data_options asked;
     asked.mode = "padded";
     BOOST_CHECK(packing_for(packed_for::language_model, asked, words, &trained) == padded);
-    BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::markov(), &trained) == unbroken);
+    BOOST_CHECK(packing_for(packed_for::language_model, {}, tokenizer::of_symbols(markov_alphabet), &trained) ==
+                unbroken);
     // For known sources the optimum is reported next to the measured scores.
     evaluation e;
     data_options const symbols{.sources = {"markov:10"}, .data_seed = {}, .holdout = {}, .mode = {}};

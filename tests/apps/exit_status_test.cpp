@@ -245,12 +245,13 @@ BOOST_AUTO_TEST_CASE(a_run_explains_itself) {
     for (auto const* const part : {"\"date\": \"20", "\"--batch\"", "\"version\": \"", "\"after_step\": 0"})
         BOOST_TEST(has(run, part), part << " is missing in " << run);
     auto const options = folder.content("ae/options.toml");
-    for (auto const* const line : {"batch = 64  # flag\n", "rate = 0.002  # default\n", "config = \"tiny\"  # flag\n"})
+    for (auto const* const line :
+         {"batch = 64  # flag\n", "learning-rate = 0.002  # default\n", "config = \"tiny\"  # flag\n"})
         BOOST_TEST(has(options, line), line << " is missing in " << options);
     // The file can be read back with the same values.
     auto const again = shop().run("train autoencoder --config-file ae/options.toml --print-config");
     BOOST_REQUIRE_MESSAGE(again.status == 0, again.err);
-    BOOST_TEST(has(again.out, "rate = 0.002  # file\n"));
+    BOOST_TEST(has(again.out, "learning-rate = 0.002  # file\n"));
 }
 
 // Unreadable sources are errors, and empty sources have no prompt.

@@ -99,7 +99,7 @@ workshop const& shop() {
 
 // A line of a log without the values that differ between runs.
 std::string without_times(std::string line) {
-    for (std::string const key : {"\"seconds\":", "\"rate\":", "\"tokens_per_second\":", "\"share_of_peak\":"})
+    for (std::string const key : {"\"seconds\":", "\"learning_rate\":", "\"tokens_per_second\":", "\"share_of_peak\":"})
         if (auto const at = line.find(key); at != std::string::npos)
             line.erase(at, std::min(line.find_first_of(",}", at), line.size()) - at);
     return line;

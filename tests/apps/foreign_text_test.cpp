@@ -209,8 +209,8 @@ BOOST_AUTO_TEST_CASE(runs) {
     auto const& folder = shop().folder;
     auto const out = " --out " + quoted(hostile);
     shown(workshop::train + out, 0);
-    shown(workshop::train + out, 0);                  // finished
-    shown(workshop::train + " --rate 0.1" + out, 2);  // with other settings
+    shown(workshop::train + out, 0);                           // finished
+    shown(workshop::train + " --learning-rate 0.1" + out, 2);  // with other settings
     shown(workshop::train + " --dry-run" + out, 0);
     for (auto const* const format : {"svg", "png", "tensorboard"})
         shown("plot " + quoted(hostile) + " --format " + format, 0);
@@ -235,9 +235,9 @@ BOOST_AUTO_TEST_CASE(plans) {
     with("\"as measured with this head\"", "\"" + hostile_json + "\"");
     shown(train, 0);
     shown(train + " --dry-run", 0);
-    with("\"rate\": \"0.002\"", "\"rate\": \"" + hostile_json + "\"");
+    with("\"learning-rate\": \"0.002\"", "\"learning-rate\": \"" + hostile_json + "\"");
     shown(train, 5);
-    with("\"rate\": \"0.002\"", "\"" + hostile_json + "\": \"0.002\"");
+    with("\"learning-rate\": \"0.002\"", "\"" + hostile_json + "\": \"0.002\"");
     shown(train, 5);
     with("\"stories:4000\"", "\"" + hostile_json + "\"");
     shown(train, 0);

@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     auto const made =
         run("train tokenizer --vocabulary 300 --data stories:4000 --out words && train autoencoder" + config +
             " --tokenizer words --data stories:4000 --batch 64 --steps 1 --out ae && train calm" + config +
-            " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --rate 1e-3 --out lm");
+            " --autoencoder ae --data stories:4000 --batch 2 --block 16 --steps 1 --learning-rate 1e-3 --out lm");
     BOOST_REQUIRE_MESSAGE(made.status == 0, made.err);
     // 0 for a plan or a text, 2 for impossible values, 4 for too little text, 7 for too little memory; never another
     // status, and never without a message.
@@ -258,10 +258,10 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
                                    "--batch 2147483647 --block 1048576", "--batch 2 --block 1048576"})
         tried(calm + " --steps 1 " + size, {2, 4, 7});
     auto const small = calm + " --batch 2 --block 16 ";
-    for (auto const* const most :
-         {"--steps 4294967295", "--minutes 5256000", "--steps 1 --head-samples 4096", "--steps 1 --head-targets 10000",
-          "--steps 1 --head-beta 1e-300 --rate 10", "--minutes 2.3e-308", "--steps 1 --keep 100000 --threads 1024",
-          "--steps 4294967295 --warmup 4294967295", "--steps 1 --holdout 1000000:999999"})
+    for (auto const* const most : {"--steps 4294967295", "--minutes 5256000", "--steps 1 --head-samples 4096",
+                                   "--steps 1 --head-targets 10000", "--steps 1 --head-beta 1e-300 --learning-rate 10",
+                                   "--minutes 2.3e-308", "--steps 1 --keep 100000 --threads 1024",
+                                   "--steps 4294967295 --warmup 4294967295", "--steps 1 --holdout 1000000:999999"})
         BOOST_TEST(has(tried(small + most, {0}).out, "memory"), most);
     BOOST_TEST(has(tried(small + "--minutes 1e308", {2}).err, "--minutes: expected a number above 0 and at most"));
 
@@ -280,8 +280,9 @@ BOOST_AUTO_TEST_CASE(a_rate_at_which_weights_are_lost_writes_nothing) {
     std::string const train = "train autoencoder --tokenizer words --data stories:4000 --batch 64 --out ae --config " +
                               workshop::configuration();
     auto const refused = run_in(folder, "train tokenizer --vocabulary 300 --data stories:4000 --out words && " + train +
-                                            " --steps 3 --rate 1e300");
+                                            " --steps 3 --learning-rate 1e300");
     BOOST_TEST(refused.status == 2);
-    BOOST_TEST(has(refused.err, "--rate: expected a number above 0 and at most 10, found '1e300'"), refused.err);
+    BOOST_TEST(has(refused.err, "--learning-rate: expected a number above 0 and at most 10, found '1e300'"),
+               refused.err);
     BOOST_TEST(!std::filesystem::exists(folder.path("ae")));
 }

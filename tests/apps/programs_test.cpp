@@ -86,8 +86,8 @@ BOOST_AUTO_TEST_CASE(a_model_is_trained) {
         BOOST_TEST(!has(shop().content(file), "_token_id\": null"), file);
     BOOST_TEST(shop().autoencoder_.out == "");
     auto const& told = shop().autoencoder_.err;
-    for (auto const* const part :
-         {"saved activations", "step 1 ", "posterior std", "gradient", "rate", "tokens/s", "of peak", "MB", "left"})
+    for (auto const* const part : {"saved activations", "step 1 ", "posterior std", "gradient", "learning rate",
+                                   "tokens/s", "of peak", "MB", "left"})
         BOOST_TEST(has(told, part), part << " is missing in " << told);
     BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"step\":5,"));
     BOOST_TEST(has(shop().content("calm/metrics.jsonl"), "\"bigram_brier_lm\":"));
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(errors_name_a_remedy_and_lose_nothing) {
 BOOST_AUTO_TEST_CASE(a_rate_that_is_far_too_high_ends_with_8) {
     auto const r = shop().program(
         "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --steps 60 "
-        "--rate 10 --warmup 0 --out high");
+        "--learning-rate 10 --warmup 0 --out high");
     BOOST_TEST(r.status == 8);
     BOOST_TEST(has(r.err, "finite"));
     BOOST_TEST(has(r.err, "step"));
@@ -481,5 +481,5 @@ BOOST_AUTO_TEST_CASE(options_and_seeds_vary_in_a_sweep) {
     BOOST_TEST(has(refused(sweep + "head-samples=1 --tokens 1"), "--head-samples: expected a whole number from 2"));
     BOOST_TEST(has(refused(sweep + "head-sample=2 --tokens 1"), "did you mean head-samples?"));
     BOOST_TEST(has(refused(sweep + "patch_size=0 --tokens 1"), "patch_size: expected a whole number from 1"));
-    BOOST_TEST(has(refused(sweep + "rate=0.1,0.1 --tokens 1"), "found 0.1 twice"));
+    BOOST_TEST(has(refused(sweep + "learning-rate=0.1,0.1 --tokens 1"), "found 0.1 twice"));
 }

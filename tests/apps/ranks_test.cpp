@@ -99,7 +99,7 @@ private:
             auto const loss = line.find("\"loss\":");
             lines.push_back(seconds == std::string::npos
                                 ? line
-                                : line.substr(0, seconds) + line.substr(loss, line.find("\"rate\"") - loss));
+                                : line.substr(0, seconds) + line.substr(loss, line.find("\"learning_rate\"") - loss));
         }
         return lines;
     }
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(ranks_evaluate_and_generate_as_one_process_does) {
     std::string const stage = " --threads 1 --seed 3 --data stories:20000 --accumulation 2 ";
     std::string const model =
         stage + "--batch 4 --block 64 " + (brief ? "--steps 4 --evaluate-every 2 " : "--steps 30 --evaluate-every 15 ");
-    well("train autoencoder --config tiny --tokenizer tokenizer.model --rate 0.003 --out ae" + stage +
+    well("train autoencoder --config tiny --tokenizer tokenizer.model --learning-rate 0.003 --out ae" + stage +
          (brief ? "--batch 64 --steps 4" : "--batch 1024 --steps 80"));
     for (auto const& [name, of] :
          {std::pair<std::string, std::string>{"lm", "train calm --config tiny --autoencoder ae"},
@@ -385,9 +385,10 @@ BOOST_AUTO_TEST_CASE(different_options_or_files_of_one_rank_end_all) {
     if (!can_run_ranks()) return;
     workshop const shop;
     auto const other = shop.shell(mpirun(2) + "sh -c 'exec " + autoencoder +
-                                  "4 --steps 8 --out run --rate 0.001$OMPI_COMM_WORLD_RANK'");
+                                  "4 --steps 8 --out run --learning-rate 0.001$OMPI_COMM_WORLD_RANK'");
     BOOST_TEST(other.status == 9);
-    BOOST_TEST(has(other.err, "train: --rate: rank 1 has '0.0011', rank 0 has '0.0010': give all ranks"), other.err);
+    BOOST_TEST(has(other.err, "train: --learning-rate: rank 1 has '0.0011', rank 0 has '0.0010': give all ranks"),
+               other.err);
 
     auto const few = shop.shell(mpirun(2) + autoencoder + "1 --steps 8 --out run");
     BOOST_TEST(few.status == 2);

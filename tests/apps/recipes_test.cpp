@@ -27,7 +27,7 @@ void check_default(std::string const& name, recipes const& r) {
 
 BOOST_AUTO_TEST_CASE(every_recipe_has_the_default_of_the_library) {
     BOOST_TEST(library.optimizer.muon == 2);
-    BOOST_TEST(library.rate == 2e-3);
+    BOOST_TEST(library.learning_rate == 2e-3);
     for (auto const& [name, r] : {std::pair<char const*, recipes>{"own", {}},
                                   {"tiny", tiny_recipes(4)},
                                   {"of pairs", tiny_recipes_of_pairs()},
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(every_recipe_has_the_default_of_the_library) {
                                   {"text", text_recipes()},
                                   {"autoregressive", tiny_autoregressive_recipes()}}) {
         check_default(name, r);
-        BOOST_TEST(r.calm.rate == library.rate, name);
+        BOOST_TEST(r.calm.learning_rate == library.learning_rate, name);
     }
 }
 

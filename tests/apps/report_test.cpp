@@ -81,7 +81,7 @@ progress at(calm::index_t step, double seconds) {
     p.kl = 12.3;
     p.posterior_std = 0.25;
     p.gradient_norm = 1.5;
-    p.rate = 1e-3;
+    p.learning_rate = 1e-3;
     p.tokens_per_second = 12'345;
     p.share_of_peak = 0.28;
     p.memory = 123'000'000;
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(progress_is_one_line_of_any_terminal) {
              {36, "step 20     loss   5.4321"},
              {40, few},
              {80, some},
-             {200, some + ", posterior std 0.250  gradient 1.50  rate 1.0e-03  28 % of peak  123.0 MB"}}) {
+             {200, some + ", posterior std 0.250  gradient 1.50  learning rate 1.0e-03  28 % of peak  123.0 MB"}}) {
         terminal const screen(columns, "xterm");
         run_report report(folder.path(""));
         for (int i = 0; i < 20; ++i) report.step(at(i, i));

@@ -55,7 +55,7 @@ std::vector<std::string> lines_of(std::string const& log) {
         auto const loss = line.find("\"loss\":");
         lines.push_back(seconds == std::string::npos
                             ? line
-                            : line.substr(0, seconds) + line.substr(loss, line.find("\"rate\"") - loss));
+                            : line.substr(0, seconds) + line.substr(loss, line.find("\"learning_rate\"") - loss));
     }
     return lines;
 }
@@ -103,13 +103,14 @@ BOOST_AUTO_TEST_CASE(a_killed_and_interrupted_run_equals_an_uninterrupted_one) {
     auto const again = shop.shell(command);
     BOOST_TEST(again.status == 0);
     BOOST_TEST(has(again.err, "the run in two parts is finished: 12 steps"));
-    auto const differs = shop.shell("train " + calm_of_file +
-                                    "--steps 12 --save-every 4 --muon 2 --rate 5e-4 --head-beta 1.5 --out calm");
+    auto const differs = shop.shell(
+        "train " + calm_of_file + "--steps 12 --save-every 4 --muon 2 --learning-rate 5e-4 --head-beta 1.5 --out calm");
     BOOST_TEST(differs.status == 2);
-    BOOST_TEST(has(differs.err,
-                   "  option     was         now\n  dtype      bf16        -\n  head-beta  1           1.5\n"
-                   "  rate       0.002       5e-04\n  rounding   stochastic  -\n"),
-               differs.err);
+    BOOST_TEST(
+        has(differs.err,
+            "  option         was         now\n  dtype          bf16        -\n  head-beta      1           1.5\n"
+            "  learning-rate  0.002       5e-04\n  rounding       stochastic  -\n"),
+        differs.err);
     // From Muon to AdamW and back; their optimizer states differ.
     for (auto const* const others : {"--steps 14 --muon 0 ", "--steps 16 --muon 2 "}) {
         auto const changed = shop.shell("train " + calm_of_file + others + "--override --out calm");
@@ -153,12 +154,12 @@ BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
     workshop const shop;
     auto const often = autoencoder + "text.txt --save-every 2 --out run ";
     BOOST_REQUIRE(shop.shell("train " + often + "--steps 4").status == 0);
-    auto const changed = shop.shell("train " + often + "--steps 6 --rate 1e-3 --override");
+    auto const changed = shop.shell("train " + often + "--steps 6 --learning-rate 1e-3 --override");
     BOOST_REQUIRE_MESSAGE(changed.status == 0, changed.err);
     BOOST_TEST(has(changed.err, "with other settings from here on"));
     BOOST_TEST(has(changed.err, "resumes after step 4"));
     // The new settings now belong to the run.
-    BOOST_TEST(has(shop.shell("train " + often + "--steps 6 --rate 1e-3").err, "is finished: 6 steps"));
+    BOOST_TEST(has(shop.shell("train " + often + "--steps 6 --learning-rate 1e-3").err, "is finished: 6 steps"));
     BOOST_TEST(shop.shell("train " + often + "--steps 6").status == 2);
     auto const fresh = shop.shell("train " + often + "--steps 2 --fresh");
     BOOST_TEST(fresh.status == 0);
@@ -169,7 +170,7 @@ BOOST_AUTO_TEST_CASE(other_settings_and_a_fresh_start) {
 
 BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_and_counted) {
     workshop const shop;
-    auto const high = autoencoder + "text.txt --rate 10 --warmup 0 --steps 60 --out high ";
+    auto const high = autoencoder + "text.txt --learning-rate 10 --warmup 0 --steps 60 --out high ";
     auto const r = shop.shell("train " + high + "--skip-nonfinite 2");
     BOOST_TEST(r.status == 8);
     BOOST_TEST(has(r.err, "skipped a step, number 2 of this run"));
@@ -179,6 +180,7 @@ BOOST_AUTO_TEST_CASE(bad_steps_are_left_out_and_counted) {
 
 BOOST_AUTO_TEST_CASE(the_resume_command_is_quoted_for_a_shell) {
     using calm::apps::resume_command;
-    BOOST_TEST(resume_command({"./train", "calm", "--fresh", "--out=a b", "--data", "it's", "--override", "--rate",
-                               "1e-3", ""}) == "./train calm '--out=a b' --data 'it'\\''s' --rate 1e-3 ''");
+    BOOST_TEST(resume_command({"./train", "calm", "--fresh", "--out=a b", "--data", "it's", "--override",
+                               "--learning-rate", "1e-3", ""}) ==
+               "./train calm '--out=a b' --data 'it'\\''s' --learning-rate 1e-3 ''");
 }

@@ -37,17 +37,17 @@ settings_file of(std::string const& name, std::string const& content) {
 BOOST_AUTO_TEST_CASE(toml_and_json_say_the_same) {
     auto const toml =
         of("a.toml", "data = [\"a b.txt\", 'stories:5']\nminutes = 0.5\nsteps = 1_000\n[calm]\nplot = true\n"
-                     "rate = 1e-3\n");
+                     "learning-rate = 1e-3\n");
     BOOST_TEST(toml.problems.empty());
     BOOST_TEST(shown(toml) == (std::vector<std::string>{".data=a b.txt,stories:5", ".minutes=0.5", ".steps=1000",
-                                                        "calm.plot=true", "calm.rate=0.001"}));
+                                                        "calm.plot=true", "calm.learning-rate=0.001"}));
     auto const strings = of("b.toml", "a = \"" + std::string(100, '.') + "\\\"" + std::string(100, '[') +
                                           "\" # \"'\nb = '''\n...' " + std::string(100, '.') + "'''''\n[c]\n");
     BOOST_TEST(strings.problems.empty());
     BOOST_TEST(strings.settings.size() == 2U);
     auto const json = of("a.json",
                          R"({"data": ["a b.txt", "stories:5"], "minutes": 0.5, "steps": 1000,
-                             "calm": {"plot": true, "rate": 1e-3}})");
+                             "calm": {"plot": true, "learning-rate": 1e-3}})");
     BOOST_TEST(json.problems.empty());
     BOOST_TEST(shown(json) == shown(toml));
     BOOST_TEST(of("b.json", R"({"seed": 18446744073709551615, "x": -3})").settings[0].values[0] ==

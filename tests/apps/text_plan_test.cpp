@@ -19,15 +19,15 @@ namespace {
 
 template <class Configuration> entry compiled(std::string const& name, Configuration const& sizes) {
     entry one{.name = name, .sizes = with_any_head(sizes)};
-    one.defaults.autoencoder.rate = 7e-4;
-    one.defaults.calm.rate = 5e-4;
+    one.defaults.autoencoder.learning_rate = 7e-4;
+    one.defaults.calm.learning_rate = 5e-4;
     one.defaults.calm.optimizer.muon = 3;
     return one;
 }
 
 entry softmax() {
     entry one{.name = "tiny-ar", .sizes = sizes::tiny_ar};
-    one.defaults.autoregressive.rate = 3e-3;
+    one.defaults.autoregressive.learning_rate = 3e-3;
     one.defaults.autoregressive.optimizer.muon = 4;
     return one;
 }
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_planned_as_a_calm_is) {
                     BOOST_TEST(*c.block == *calm.block);
                     BOOST_TEST(*c.warmup >= *calm.warmup);
                     BOOST_CHECK(c.schedule == calm.schedule);
-                    BOOST_TEST(*c.rate == 3e-3);  // its own default
+                    BOOST_TEST(*c.learning_rate == 3e-3);  // its own default
                     BOOST_TEST(*c.muon == 4);
                     auto const record = record_of(c);
                     BOOST_TEST(record_of(choices_of(record, "plan")) == record);
@@ -166,13 +166,13 @@ BOOST_AUTO_TEST_CASE(the_plan_follows_the_measured_rules) {
     BOOST_TEST(*wiki.autoencoder_minutes == 4);
     BOOST_TEST(*wiki.random_patches == 0.15);
     BOOST_TEST(*wiki.kl_weight == 0.02);
-    BOOST_TEST(*wiki.autoencoder_rate == 3e-3);
-    BOOST_TEST(*wiki.rate == 2e-3);
+    BOOST_TEST(*wiki.autoencoder_learning_rate == 3e-3);
+    BOOST_TEST(*wiki.learning_rate == 2e-3);
     BOOST_TEST(*wiki.muon == 3);  // from the configuration
     BOOST_TEST(*wiki.block == 128);
     BOOST_TEST(*wiki.batch == 16);
     BOOST_TEST(*wiki.warmup == 200);
-    BOOST_CHECK(*wiki.schedule == rate_schedule::cosine);
+    BOOST_CHECK(*wiki.schedule == learning_rate_schedule::cosine);
 
     auto const stories = planned({.bytes = 1'600'000, .is_generated = true}, in_minutes(4));
     BOOST_TEST(*stories.vocabulary == 512);
@@ -219,11 +219,11 @@ BOOST_AUTO_TEST_CASE(the_first_configuration_that_is_compiled_is_taken) {
     BOOST_TEST(vocabulary(500'000, 4.9) == 259);
     auto const tiny = chosen({compiled("text", sizes::text), compiled("tiny", sizes::tiny)});
     BOOST_TEST(tiny.configuration == "tiny");
-    BOOST_TEST(*tiny.rate == 2e-3);
+    BOOST_TEST(*tiny.learning_rate == 2e-3);
     auto const other = chosen({compiled("text", sizes::text)});
     BOOST_TEST(other.configuration == "text");
-    BOOST_TEST(*other.rate == 5e-4);  // its own default
-    BOOST_TEST(*other.autoencoder_rate == 7e-4);
+    BOOST_TEST(*other.learning_rate == 5e-4);  // its own default
+    BOOST_TEST(*other.autoencoder_learning_rate == 7e-4);
     std::vector<entry> const none{entry{.name = "tiny-ar", .sizes = sizes::tiny_ar}};
     BOOST_TEST(has(sentence_of<error>([&] { chosen(none); }), "no configuration of a CALM is compiled"));
     auto three = sizes::tiny;
@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(given_choices_are_used) {
     given.kl_weight = 0;
     given.batch = 2;
     given.block = 64;
-    given.schedule = rate_schedule::constant;
+    given.schedule = learning_rate_schedule::constant;
     given.head["targets"] = 3;
     given.head["beta"];
     auto const plan = plan_of_text({.bytes = 1'000'000, .tenth = 100'000}, given, usual());
@@ -301,7 +301,8 @@ BOOST_AUTO_TEST_CASE(choices_that_exclude_each_other_are_refused) {
                    "--warmup: expected fewer steps than the 7 of --steps, found 7"));
     BOOST_TEST(has(refused([](auto& c) { c.autoencoder_steps = 7, c.autoencoder_warmup = 9; }),
                    "--autoencoder-warmup: expected fewer steps than the 7 of --autoencoder-steps, found 9"));
-    BOOST_TEST(refused([](auto& c) { c.steps = 7, c.warmup = 7, c.schedule = rate_schedule::constant; }) == "");
+    BOOST_TEST(refused([](auto& c) { c.steps = 7, c.warmup = 7, c.schedule = learning_rate_schedule::constant; }) ==
+               "");
     BOOST_TEST(has(refused([](auto& c) { c.head["beta"] = 1.5; }),
                    "--head-beta: the head of tiny-flow, flow, has no such option"));
     BOOST_TEST(has(refused([](auto& c) { c.configuration = "huge"; }), "'huge' is not compiled"));
@@ -312,10 +313,10 @@ BOOST_AUTO_TEST_CASE(a_record_of_choices_is_checked_as_options_are) {
         return sentence_of<error>([&] { static_cast<void>(choices_of(record, "plan.json")); });
     };
     for (auto const& [option, value] :
-         {std::pair{"vocabulary", "258"}, std::pair{"rate", "11"}, std::pair{"rate", "x"}, std::pair{"steps", "0"},
-          std::pair{"block", "1e9"}, std::pair{"minutes", "0"}, std::pair{"head-beta", ""}, std::pair{"head-beta", "2"},
-          std::pair{"head-samples", "1e300"}, std::pair{"head-samples", "3.7"}, std::pair{"head-samples", "0"},
-          std::pair{"random-patches", "nan"}}) {
+         {std::pair{"vocabulary", "258"}, std::pair{"learning-rate", "11"}, std::pair{"learning-rate", "x"},
+          std::pair{"steps", "0"}, std::pair{"block", "1e9"}, std::pair{"minutes", "0"}, std::pair{"head-beta", ""},
+          std::pair{"head-beta", "2"}, std::pair{"head-samples", "1e300"}, std::pair{"head-samples", "3.7"},
+          std::pair{"head-samples", "0"}, std::pair{"random-patches", "nan"}}) {
         auto const said = refused({{option, value}});
         BOOST_TEST(has(said, "plan.json"), said);
         BOOST_TEST(has(said, "found '" + std::string(value) + "'"), said);

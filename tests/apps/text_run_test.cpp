@@ -79,15 +79,16 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     BOOST_TEST(made.out == "");
     BOOST_TEST(has(shop.refused(few + "--holdout 10:9 --dry-run --out none", 4),
                    "train: --holdout 10:9: in the text held out for evaluation: no document is left"));
-    shop.good("train tokenizer --vocabulary 259 --data text.txt --out three.model; "
-              "train autoencoder --config tiny --tokenizer three.model --data text.txt --batch " +
-              batch +
-              " --steps 6 "
-              "--rate 3e-3 --warmup 0 --kl-weight 0.02 --random-patches 0.15 --schedule cosine --threads 1 --seed 3 "
-              "--out autoencoder; "
-              "train calm --config tiny --autoencoder autoencoder --data text.txt --batch 2 --block 64 --steps 5 "
-              "--rate 2e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
-              "mkdir three; mv three.model three/tokenizer.model; mv autoencoder model three");
+    shop.good(
+        "train tokenizer --vocabulary 259 --data text.txt --out three.model; "
+        "train autoencoder --config tiny --tokenizer three.model --data text.txt --batch " +
+        batch +
+        " --steps 6 "
+        "--learning-rate 3e-3 --warmup 0 --kl-weight 0.02 --random-patches 0.15 --schedule cosine --threads 1 --seed 3 "
+        "--out autoencoder; "
+        "train calm --config tiny --autoencoder autoencoder --data text.txt --batch 2 --block 64 --steps 5 "
+        "--learning-rate 2e-3 --warmup 0 --schedule cosine --threads 1 --seed 3 --out model; "
+        "mkdir three; mv three.model three/tokenizer.model; mv autoencoder model three");
     shop.same_weights("run", "three");
     // Both stages use the text that the first tokenised.
     auto const tokenised = made.err.find("tokenises the text into run/text.tokens\n");
@@ -157,9 +158,10 @@ BOOST_AUTO_TEST_CASE(a_run_interrupted_anywhere_equals_an_uninterrupted_one) {
 BOOST_AUTO_TEST_CASE(other_choices_are_refused_or_taken) {
     workshop const shop;
     shop.good(few + "--out run");
-    auto const other = shop.refused(few + "--rate 2e-3 --data-seed 2 --out run");
-    for (auto const* const part : {"run holds a run that was started with other choices:", "data-seed  1    2",
-                                   "rate       -    0.002", "or --override with the present ones; --fresh starts over"})
+    auto const other = shop.refused(few + "--learning-rate 2e-3 --data-seed 2 --out run");
+    for (auto const* const part :
+         {"run holds a run that was started with other choices:", "data-seed      1    2", "learning-rate  -    0.002",
+          "or --override with the present ones; --fresh starts over"})
         BOOST_TEST(has(other, part), part << " is missing in " << other);
     BOOST_TEST(has(shop.refused(few + "--vocabulary 300 --override --out run"),
                    "--vocabulary: the models in run have 259, which --override does not change"));
@@ -218,9 +220,9 @@ BOOST_AUTO_TEST_CASE(a_plan_without_a_model_may_be_changed) {
 
     auto const high = shop.refused("train text --data text.txt --config tiny --threads 1 --minutes 9 "
                                    "--autoencoder-steps 60 --autoencoder-batch 64 "
-                                   "--autoencoder-rate 10 --autoencoder-warmup 0 --out high",
+                                   "--autoencoder-learning-rate 10 --autoencoder-warmup 0 --out high",
                                    8);
-    BOOST_TEST(has(high, "a lower --autoencoder-rate"), high);
+    BOOST_TEST(has(high, "a lower --autoencoder-learning-rate"), high);
 }
 
 BOOST_AUTO_TEST_CASE(a_dry_run_prints_the_plan_and_writes_nothing) {
@@ -244,7 +246,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_prints_the_plan_and_writes_nothing) {
          {"\nautoencoder\n", "\nmodel\n", "nothing is held out", "FLOPs", "run/model, which holds a run to resume"})
         BOOST_TEST(has(there.out, part), part << " is missing in " << there.out);
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
-    BOOST_TEST(shop.refused(few + "--rate 1 --dry-run --out run") != "");
+    BOOST_TEST(shop.refused(few + "--learning-rate 1 --dry-run --out run") != "");
     BOOST_TEST(shop.folder.content("run/plan.json") == plan);
 }
 
@@ -342,7 +344,7 @@ BOOST_AUTO_TEST_CASE(a_refused_command_changes_nothing_of_a_run) {
     BOOST_TEST(has(another, "start over with --fresh, or choose another --out"), another);
     shop.good("echo 1 >text.txt");  // less than a block
     BOOST_TEST(has(shop.refused(run + "--steps 3 --fresh", 4), "the text has only"));
-    BOOST_TEST(has(shop.refused(run + "--steps 3 --override --rate 1e-3", 4), "the text has only"));
+    BOOST_TEST(has(shop.refused(run + "--steps 3 --override --learning-rate 1e-3", 4), "the text has only"));
     BOOST_TEST((files() == before));
     shop.good("cp as_it_was.txt text.txt");
     auto const again = shop.good(run + "--steps 5 --override");
@@ -395,7 +397,7 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     auto const dry = shop.good(softmax + "--steps 24 --dry-run --out run");
     for (auto const* const part : {"vocabulary  259", "\nmodel\n", "FLOPs"})
         BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
-    BOOST_TEST(has(shop.refused(softmax + "--steps 24 --rate 1e-3 --out run"), "started with other choices"));
+    BOOST_TEST(has(shop.refused(softmax + "--steps 24 --learning-rate 1e-3 --out run"), "started with other choices"));
     BOOST_TEST(has(shop.refused(softmax + "--steps 24 --kl-weight 0.1 --head-samples 3 --out other"), "2 problems"));
     BOOST_TEST(has(shop.refused("train text --data text.txt --config tiny --autoencoder-steps 2 --steps 24 --out run "
                                 "--override"),

@@ -10,6 +10,7 @@
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
+#include "calm/text/markov.hpp"
 #include "support/fixtures.hpp"
 #include "support/sentences.hpp"
 #include "support/standard_error.hpp"
@@ -32,9 +33,9 @@ struct trial {
     temporary_folder folder;
     train_options options;
     training_recipe recipe;
-    tokenizer words = tokenizer::markov();
+    tokenizer words = tokenizer::of_symbols(markov_alphabet);
     corpus text;
-    recipe_record settings{{"data", "markov:400"}, {"rate", "1"}};
+    recipe_record settings{{"data", "markov:400"}, {"learning-rate", "1"}};
 
     trial() : text(markov()) {
         options.out = folder.path("run");
@@ -55,7 +56,8 @@ struct trial {
             recipe, blocks, write_model, [](progress const&) { return 0.0; }, [&] { return score; });
         for (index_t i = run.steps(); i < step; ++i) calls.step({.step = i, .loss = 1});
         calls.ended({.step = step - 1, .loss = 1});
-        calls.checkpoint({.step = step, .updates = step, .skipped = 0, .seconds = 1, .moments = {}}, state_after::end);
+        calls.checkpoint({.step = step, .updates = step, .skipped = 0, .seconds = 1, .optimizer_state = {}},
+                         state_after::end);
         if (after) after(run.report());
         return true;
     }
@@ -213,7 +215,7 @@ BOOST_AUTO_TEST_CASE(settings_hold_every_token_of_the_text) {
 // Reported at the first evaluation after a fifth of the run and after the warm-up, and only there.
 BOOST_AUTO_TEST_CASE(a_model_without_context_is_reported_once) {
     trial t;
-    t.recipe.rate = 2e-3;
+    t.recipe.learning_rate = 2e-3;
     t.recipe.warmup = 100;
     std::filesystem::create_directory(t.options.out);
     struct at {

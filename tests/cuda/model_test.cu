@@ -114,7 +114,7 @@ void graphs() {
         recipe.accumulation = 2;
         recipe.sequences = 4;
         recipe.block_tokens = 8 * K;
-        recipe.rate = 1e-3;
+        recipe.learning_rate = 1e-3;
         recipe.optimizer.muon = 0;
         recipe.objective = {.samples = 3, .targets = 5};
         token_id next = 0;

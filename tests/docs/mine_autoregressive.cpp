@@ -11,7 +11,7 @@ constexpr calm::autoregressive_configuration mine{.llama = {.hidden_size = 192,
 
 calm::apps::recipes defaults() {
     calm::apps::recipes r;
-    r.autoregressive.steps = 3000;  // rate, warmup, sequences, block_tokens, level = {.patch = 4, .share = 0.5}, ...
+    r.autoregressive.steps = 3000;  // learning_rate, warmup, sequences, level = {.patch = 4, .share = 0.5}, ...
     return r;
 }
 

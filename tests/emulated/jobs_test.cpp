@@ -66,7 +66,7 @@ struct outcome {
 struct kept_run {
     std::vector<float> weights;
     training_state state;
-    std::vector<std::vector<std::byte>> moments;
+    std::vector<std::vector<std::byte>> optimizer_state;
     counting_source source;  // positioned after the tokens that were read
 };
 
@@ -89,7 +89,7 @@ struct autoencoder_job {
         r.steps = steps_of_run;
         r.accumulation = micro_batches;
         r.batch_tokens = 64;
-        r.rate = 3e-3;
+        r.learning_rate = 3e-3;
         r.warmup = 2;
         r.random_patches = 0.2;
         log_steps_together(r, log_every);
@@ -106,7 +106,7 @@ struct calm_job {
         r.sequences = 4;
         r.block_tokens = 16;
         r.warmup = 2;
-        r.rate = 1e-3;
+        r.learning_rate = 1e-3;
         r.optimizer.muon = 0;
         r.objective = {.samples = 3, .targets = 4};
         log_steps_together(r, log_every);
@@ -124,7 +124,7 @@ struct autoregressive_job {
         r.block_tokens = 8;
         r.warmup = 2;
         r.level = {.patch = 2, .share = 0.5};
-        r.rate = 1e-3;
+        r.learning_rate = 1e-3;
         r.optimizer.muon = 1;
         log_steps_together(r, log_every);
         train_autoregressive(ctx, own, source, r, callbacks);
@@ -169,8 +169,8 @@ template <class Job, class Backend> kept_run begun(index_t steps) {
     callbacks.stop = [&] { return done == steps; };
     callbacks.checkpoint = [&](training_state const& state, state_after) {
         kept.state = state;
-        kept.moments.clear();
-        for (auto const& m : state.moments) kept.moments.emplace_back(m.bytes.begin(), m.bytes.end());
+        kept.optimizer_state.clear();
+        for (auto const& m : state.optimizer_state) kept.optimizer_state.emplace_back(m.bytes.begin(), m.bytes.end());
     };
     Job::run(ctx, own.model, kept.source, callbacks);
     kept.weights = brought<Job::template model, Backend>(own.model);
@@ -185,11 +185,11 @@ template <class Job, class Backend> outcome ended(kept_run const& kept) {
     outcome result;
     training_callbacks callbacks;
     callbacks.resume = [&](training_state& state) {
-        auto const moments = state.moments;
+        auto const optimizer_state = state.optimizer_state;
         state = kept.state;
-        state.moments = moments;
-        for (std::size_t i = 0; i < moments.size(); ++i)
-            std::copy(kept.moments[i].begin(), kept.moments[i].end(), moments[i].bytes.begin());
+        state.optimizer_state = optimizer_state;
+        for (std::size_t i = 0; i < optimizer_state.size(); ++i)
+            std::copy(kept.optimizer_state[i].begin(), kept.optimizer_state[i].end(), optimizer_state[i].bytes.begin());
     };
     callbacks.step = [&](progress const& now) { result.losses.push_back(now.loss); };
     auto source = kept.source;
@@ -304,7 +304,7 @@ template <class Backend> std::vector<float> after_micro_batches(added how) {
     r.accumulation = n;
     r.sequences = 8;
     r.block_tokens = 16;
-    r.rate = 1;
+    r.learning_rate = 1;
     r.warmup = 0;
     r.optimizer = {.eps = 1, .weight_decay = 0, .clip = 0};
     r.objective = {.samples = 3, .targets = 4};
@@ -347,7 +347,7 @@ template <class Backend> std::vector<float> after_micro_batches(added how) {
         *p.received_gradients = 1;
         first += p.value.size();
     }
-    optimizer.step(ctx, r.rate);
+    optimizer.step(ctx, r.learning_rate);
     return brought<calm_on, Backend>(model);
 }
 using backends = boost::mpl::list<cpu, emulated>;

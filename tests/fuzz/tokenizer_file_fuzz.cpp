@@ -17,7 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     text += bytes.substr(0, 200);
     try {
         auto const words = calm::parse_tokenizer(bytes, "fuzz");
-        if (words.is_markov()) return 0;
         auto const restored = words.decode(words.encode(text));
         if (!words.normalizes() && restored != text) std::abort();
         std::string lines;

@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(slopes_are_rounded_where_products_are) {
         for (index_t i = 0; i < R * each; ++i) ids.push_back(static_cast<token_id>(i % 5 == 0 ? 7 : (i * 31) % V));
         auto const found = [&](bool in_bf16) {
             context<emulated> ctx(1, 2);
-            ctx.products_in_bf16 = in_bf16;
+            if (in_bf16) multiply_in_bf16(ctx);
             auto const x = ctx.saved.take<float>(extents<dyn, width>(R)),
                        table = ctx.saved.take<float>(extents<dyn, width>(V));
             fill_normal(ctx, x, key{1});

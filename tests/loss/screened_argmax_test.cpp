@@ -142,9 +142,9 @@ BOOST_AUTO_TEST_CASE(many_rows_of_a_large_table_are_screened) {
     BOOST_TEST(detail::screens_argmax(ctx, 129, index_t{1} << 18));
     BOOST_TEST(!detail::screens_argmax(ctx, 128, index_t{1} << 18));
     BOOST_TEST(!detail::screens_argmax(ctx, 129, (index_t{1} << 18) - 1));
-    ctx.products_in_bf16 = true;
-    BOOST_TEST(!detail::screens_argmax(ctx, 129, index_t{1} << 18));
-    ctx.products_in_bf16 = false;
+    context<emulated> rounding(1, 2);
+    multiply_in_bf16(rounding);
+    BOOST_TEST(!detail::screens_argmax(rounding, 129, index_t{1} << 18));
     index_t const R = 130, V = 4099;
     auto const x = draws<float, emulated>(R * D, 6);
     auto const table = draws<float, emulated>(V * D, 7);

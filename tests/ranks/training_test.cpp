@@ -105,11 +105,12 @@ template <class Model> void set_weights(context_of<Model> const& ctx, Model& mod
 // Everything that a run leaves, compared bitwise.
 struct outcome {
     std::vector<float> weights;
-    std::map<std::string, std::vector<std::byte>> moments;
+    std::map<std::string, std::vector<std::byte>> optimizer_state;
     std::vector<std::pair<double, double>> steps;  // loss and gradient norm
 
     bool operator==(outcome const& other) const {
-        return weights.size() == other.weights.size() && moments == other.moments && steps == other.steps &&
+        return weights.size() == other.weights.size() && optimizer_state == other.optimizer_state &&
+               steps == other.steps &&
                std::memcmp(weights.data(), other.weights.data(), weights.size() * sizeof(float)) == 0;
     }
 };
@@ -117,7 +118,7 @@ struct outcome {
 // A saved state to resume from.
 struct kept_state {
     training_state numbers;
-    std::map<std::string, std::vector<std::byte>> moments;
+    std::map<std::string, std::vector<std::byte>> optimizer_state;
     std::vector<float> weights;
     std::vector<token_id> source;
 };
@@ -200,20 +201,20 @@ outcome run_of(int R, Train const& train, kept_state const* from = nullptr, kept
         callbacks.resume = [&](training_state& state) {
             if (from == nullptr) return;
             set_weights(ctx, own.model, from->weights);
-            for (auto& m : state.moments)
-                std::ranges::copy(std::span(from->moments.at(m.name)).subspan(m.begin, m.bytes.size()),
+            for (auto& m : state.optimizer_state)
+                std::ranges::copy(std::span(from->optimizer_state.at(m.name)).subspan(m.begin, m.bytes.size()),
                                   m.bytes.begin());
-            auto moments = std::move(state.moments);
+            auto optimizer_state = std::move(state.optimizer_state);
             state = from->numbers;
-            state.moments = std::move(moments);
+            state.optimizer_state = std::move(optimizer_state);
             source.next = from->source.front();
         };
         callbacks.step = [&](progress const& now) { here.steps.emplace_back(now.loss, now.gradient_norm); };
         callbacks.checkpoint = [&](training_state const& state, state_after) {
-            for (auto const& m : state.moments) here.moments[m.name] = {m.bytes.begin(), m.bytes.end()};
+            for (auto const& m : state.optimizer_state) here.optimizer_state[m.name] = {m.bytes.begin(), m.bytes.end()};
             if (kept == nullptr) return;
-            *kept = {state, here.moments, weights_on_host(ctx, own.model), {source.next}};
-            kept->numbers.moments.clear();
+            *kept = {state, here.optimizer_state, weights_on_host(ctx, own.model), {source.next}};
+            kept->numbers.optimizer_state.clear();
         };
         train(ctx, own.model, source, callbacks, ranks.ranks() > 1 ? &ranks : nullptr);
         weights[static_cast<std::size_t>(ranks.rank())] = here.weights = weights_on_host(ctx, own.model);
@@ -230,7 +231,7 @@ template <class Recipe> Recipe steps_of(index_t steps, index_t accumulation) {
     Recipe r;
     r.steps = steps;
     r.accumulation = accumulation;
-    r.rate = 3e-3;
+    r.learning_rate = 3e-3;
     r.warmup = 2;
     r.optimizer.clip = 0.5;
     if constexpr (requires { r.batch_tokens; }) {
@@ -295,7 +296,7 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_changes_no_bit) {
     auto const lm = calm_on(1, 5, 4);
     auto const ar = autoregressive_on(1, 5, 4);
     BOOST_TEST(lm.steps.size() == 5U);
-    BOOST_TEST(lm.moments.size() > 0U);
+    BOOST_TEST(lm.optimizer_state.size() > 0U);
     for (int const R : several) {
         BOOST_TEST((autoencoder_on(R, 5, 4) == ae), R << " ranks");
         BOOST_TEST((calm_on(R, 5, 4) == lm), R << " ranks");
@@ -341,7 +342,7 @@ BOOST_AUTO_TEST_CASE(the_number_of_ranks_with_a_device_changes_no_bit) {
         calm_on<device_model>(2, 3, 4, nullptr, &kept);
         for (int const after : any) {
             auto const rest = calm_on<device_model>(after, 5, 4, &kept);
-            BOOST_TEST((rest.weights == lm.weights && rest.moments == lm.moments), "2 to " << after);
+            BOOST_TEST((rest.weights == lm.weights && rest.optimizer_state == lm.optimizer_state), "2 to " << after);
         }
     }
     by_nccl = false;
@@ -355,7 +356,8 @@ BOOST_AUTO_TEST_CASE(a_run_resumes_with_any_number_of_ranks) {
         BOOST_TEST(kept.numbers.step == 3);
         for (int const after : any) {
             auto const rest = calm_on(after, 6, 4, &kept);
-            BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), before << " to " << after);
+            BOOST_TEST((rest.weights == whole.weights && rest.optimizer_state == whole.optimizer_state),
+                       before << " to " << after);
             BOOST_TEST((rest.steps == std::vector(whole.steps.begin() + 3, whole.steps.end())));
         }
     }
@@ -373,7 +375,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(weights_are_rounded_at_random_equally_on_all_ranks
     BOOST_TEST(kept.numbers.step == 2);
     for (int const after : {1, 2}) {
         auto const rest = rounded_on<model>(after, 4, weight_rounding::stochastic, &kept);
-        BOOST_TEST((rest.weights == whole.weights && rest.moments == whole.moments), "1 to " << after);
+        BOOST_TEST((rest.weights == whole.weights && rest.optimizer_state == whole.optimizer_state), "1 to " << after);
     }
 }
 
@@ -388,7 +390,7 @@ BOOST_AUTO_TEST_CASE(micro_batches_that_are_no_subtree_are_refused) {
 BOOST_AUTO_TEST_CASE(ranks_of_a_limited_time_do_the_same_steps) {
     auto r = steps_of<autoencoder_recipe>(0, 4);
     r.seconds = 0.2;
-    r.schedule = rate_schedule::cosine;
+    r.schedule = learning_rate_schedule::cosine;
     auto const done = run_of<autoencoder_type>(
         4, [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
             train_autoencoder(ctx, model, source, r, callbacks, ranks);
@@ -401,7 +403,7 @@ BOOST_AUTO_TEST_CASE(non_finite_steps_are_reported_and_skipped_as_by_one_rank) {
     for (int const R : {1, 2}) {
         auto r = steps_of<autoencoder_recipe>(6, 2);
         r.warmup = 0;
-        r.rate = 1e18;
+        r.learning_rate = 1e18;
         auto const train = [&](auto& ctx, auto& model, auto& source, auto const& callbacks, process_group* ranks) {
             train_autoencoder(ctx, model, source, r, callbacks, ranks);
         };
@@ -462,7 +464,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
     for (auto const& [name, by] : {std::pair<std::string, change>{"save-every", [](auto& o) { o.save_every = 1; }},
                                    {"evaluate-every", [](auto& o) { o.evaluate_every = 1; }},
                                    {"skip-nonfinite", [](auto& o) { o.skip_nonfinite = 1; }},
-                                   {"schedule", [](auto& o) { o.schedule = rate_schedule::cosine; }}})
+                                   {"schedule", [](auto& o) { o.schedule = learning_rate_schedule::cosine; }}})
         BOOST_CHECK_EXCEPTION(run_of<autoencoder_type>(2,
                                                        [&, &alter = by](auto& ctx, auto& model, auto& source,
                                                                         auto const& callbacks, process_group* ranks) {
@@ -489,7 +491,7 @@ BOOST_AUTO_TEST_CASE(only_rank_0_has_memory_for_all_optimizer_state) {
         adamw<space<>> optimizer(parameters_of(own.model), {}, &shares);
         std::size_t share = 0;
         for (auto const& m : optimizer.tensors()) share += m.bytes.size();
-        auto const all = optimizer.gather_moments();
+        auto const all = optimizer.gather_state();
         for (auto const& m : all) bytes[number] += m.bytes.size();
         if (ranks.is_first()) whole = whole_bytes(all);
         if (all.size() != optimizer.tensors().size() || 2 * share > whole_bytes(all))

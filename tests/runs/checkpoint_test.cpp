@@ -78,7 +78,7 @@ struct calm_run {
         recipe.accumulation = 2;
         recipe.sequences = 4;
         recipe.block_tokens = block;
-        recipe.schedule = rate_schedule::cosine;
+        recipe.schedule = learning_rate_schedule::cosine;
         recipe.warmup = 2;
         recipe.objective = {.samples = 3, .targets = 4};
     }
@@ -99,7 +99,7 @@ struct calm_run_of_adamw : calm_run {
 // The results to compare: weights, optimizer state, the place in the text, losses by step.
 struct outcome {
     std::vector<float> weights;
-    std::vector<std::byte> moments;
+    std::vector<std::byte> optimizer_state;
     training_state state;
     block_position data;
     std::vector<double> losses;
@@ -142,7 +142,8 @@ outcome advance(
         event();
         if (when != state_after::end) return;
         end.state = state;
-        for (auto const& m : state.moments) end.moments.insert(end.moments.end(), m.bytes.begin(), m.bytes.end());
+        for (auto const& m : state.optimizer_state)
+            end.optimizer_state.insert(end.optimizer_state.end(), m.bytes.begin(), m.bytes.end());
     };
     own.train(ctx, blocks, callbacks);
     end.weights = weights_of(own.own.model);
@@ -172,7 +173,7 @@ template <class Run> void check_that_parts_are_the_whole() {
         BOOST_TEST(part.state.updates == steps);
         BOOST_TEST(same_bits(losses, whole.losses));
         BOOST_TEST(same_bits(part.weights, whole.weights));
-        BOOST_TEST(same_bits(part.moments, whole.moments));
+        BOOST_TEST(same_bits(part.optimizer_state, whole.optimizer_state));
         BOOST_TEST((part.data == whole.data));
         BOOST_TEST(part.state.seconds > 0);
         auto const finished = advance<Run>(directory, steps, steps);
@@ -208,10 +209,10 @@ BOOST_AUTO_TEST_CASE(a_run_may_change_between_adamw_and_muon) {
         BOOST_TEST(rest.state.updates == steps);
         BOOST_TEST(rest.state.hidden_from == hidden_from);
         BOOST_TEST(same_bits(rest.weights, whole.weights));
-        BOOST_TEST(same_bits(rest.moments, whole.moments));
+        BOOST_TEST(same_bits(rest.optimizer_state, whole.optimizer_state));
         // How far the first step moves hidden matrices, relative to the learning rate.
         After const run(steps);
-        double const rate = schedule::cosine(run.recipe.rate, run.recipe.warmup, steps)(before, 0);
+        double const rate = schedule::cosine(run.recipe.learning_rate, run.recipe.warmup, steps)(before, 0);
         double most = 0;
         std::size_t at = 0;
         calm_run sizes(steps);
@@ -298,12 +299,12 @@ BOOST_AUTO_TEST_CASE(a_record_is_read_back_completely) {
                .skipped = 2,
                .first_phase_steps = 13,
                .seconds = 0.1 + 0.2,
-               .moments = {}};
+               .optimizer_state = {}};
     r.seed = 18446744073709551615U;
     r.data = {3, 7};
     r.log_bytes = 12345;
     r.score = -1.0 / 3;
-    r.recipe = {{"rate", "0.001"}, {"data", "a \"quoted\"\nword"}};
+    r.recipe = {{"learning-rate", "0.001"}, {"data", "a \"quoted\"\nword"}};
     write_training(folder.path(""), r);
     auto const back = read_record(folder.path(""));
     BOOST_TEST(back.state.step == 40);
@@ -345,18 +346,18 @@ BOOST_AUTO_TEST_CASE(optimizer_state_of_another_model_is_refused) {
     autoencoder_run one(1);
     adamw optimizer(one.own.model);
     checkpoint_record r;
-    r.state.moments = optimizer.tensors();
-    auto const first = r.state.moments.front();
+    r.state.optimizer_state = optimizer.tensors();
+    auto const first = r.state.optimizer_state.front();
     write_training(folder.path(""), r);
     calm_run other(1);
     adamw foreign(other.own.model);
     training_state state;
-    state.moments = foreign.tensors();
+    state.optimizer_state = foreign.tensors();
     BOOST_TEST(
         has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected a tensor 'exp_avg."));
-    state.moments = {{first.name, first.element, first.bytes.first(first.element)}};
+    state.optimizer_state = {{first.name, first.element, first.bytes.first(first.element)}};
     BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "belongs to another model"));
-    state.moments = {first};
+    state.optimizer_state = {first};
     BOOST_TEST(has(sentence_of<error>([&] { restore_training(folder.path(""), state); }), "expected 2 tensors"));
     BOOST_TEST(state.step == 0);
 }
@@ -424,23 +425,23 @@ BOOST_AUTO_TEST_CASE(states_are_offered_once_a_step) {
 BOOST_AUTO_TEST_CASE(optimizer_state_with_nan_is_neither_written_nor_read) {
     temporary_folder const folder;
     std::filesystem::create_directory(folder.path("one"));
-    std::vector<float> moments{1, 2, 3};
+    std::vector<float> optimizer_state{1, 2, 3};
     checkpoint_record record;
-    record.state.moments = {{"exp_avg.w", sizeof(float), std::as_writable_bytes(std::span(moments))}};
-    moments[1] = std::numeric_limits<float>::infinity();
+    record.state.optimizer_state = {{"exp_avg.w", sizeof(float), std::as_writable_bytes(std::span(optimizer_state))}};
+    optimizer_state[1] = std::numeric_limits<float>::infinity();
     BOOST_CHECK_EXCEPTION(write_training(folder.path("one"), record), error,
                           says(errc::non_finite, "'exp_avg.w', element [1]"));
     BOOST_TEST(std::filesystem::is_empty(folder.path("one")));
-    moments[1] = 2;
+    optimizer_state[1] = 2;
     write_training(folder.path("one"), record);
-    moments[1] = std::numeric_limits<float>::quiet_NaN();
+    optimizer_state[1] = std::numeric_limits<float>::quiet_NaN();
     write_safetensors(folder.path("one/training.safetensors"),
-                      std::vector{to_store("exp_avg.w", {3}, std::span<float const>(moments))});
-    moments = {7, 7, 7};
+                      std::vector{to_store("exp_avg.w", {3}, std::span<float const>(optimizer_state))});
+    optimizer_state = {7, 7, 7};
     auto state = record.state;
     BOOST_CHECK_EXCEPTION(restore_training(folder.path("one"), state), error,
                           says(errc::non_finite, "'exp_avg.w', element [1]"));
-    BOOST_TEST(moments == (std::vector<float>{7, 7, 7}));
+    BOOST_TEST(optimizer_state == (std::vector<float>{7, 7, 7}));
 }
 
 BOOST_AUTO_TEST_CASE(weights_with_nan_leave_the_last_checkpoint) {

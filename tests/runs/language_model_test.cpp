@@ -36,14 +36,14 @@ BOOST_AUTO_TEST_CASE(a_saved_model_generates_the_same_text) {
     auto model = trained();
     auto const wanted = model.generate("Mia was", few);
     BOOST_TEST(wanted.tokens.size() > 0U);
-    BOOST_TEST(wanted.text == model.words().decode(wanted.tokens));
+    BOOST_TEST(wanted.text == model.tokenizer().decode(wanted.tokens));
     BOOST_TEST(wanted.draws >= wanted.patches);
     BOOST_TEST(trained().generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
     model.save(directory);
     auto again = load<mine>(directory);
-    BOOST_TEST((again.description().eos_token_id == std::vector<std::int64_t>{again.words().eos()}));
-    BOOST_TEST(again.description().bos_token_id.value() == again.words().bos());
-    BOOST_TEST(again.description().pad_token_id.value() == again.words().pad());
+    BOOST_TEST((again.description().eos_token_id == std::vector<std::int64_t>{again.tokenizer().eos()}));
+    BOOST_TEST(again.description().bos_token_id.value() == again.tokenizer().bos());
+    BOOST_TEST(again.description().pad_token_id.value() == again.tokenizer().pad());
     BOOST_TEST(again.generate("Mia was", few).tokens == wanted.tokens, boost::test_tools::per_element());
 
     // A loaded model is trained further on a text, and replaces what was saved.
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(the_counts_of_the_text_are_saved_with_the_model) {
     auto model = trained();
     BOOST_REQUIRE(model.counts() != nullptr);
     BOOST_TEST(model.counts()->vocabulary_size() == 280);
-    BOOST_TEST(model.counts()->probability(model.words().bos()) > 0);
+    BOOST_TEST(model.counts()->probability(model.tokenizer().bos()) > 0);
     model.save(directory);
     BOOST_TEST(counts() == model.counts()->bytes());
     auto again = load<mine>(directory);

@@ -24,7 +24,7 @@ BOOST_AUTO_TEST_CASE(everything_that_determines_the_weights_is_recorded) {
         BOOST_TEST(d[0].option == option);
         BOOST_TEST(d[0].was != d[0].now);
     };
-    named("rate", [](auto& c) { c.rate = 1e-4; });
+    named("learning-rate", [](auto& c) { c.learning_rate = 1e-4; });
     named("warmup", [](auto& c) { c.warmup = 1; });
     named("accumulation", [](auto& c) { c.accumulation = 2; });
     named("batch", [](auto& c) { c.sequences = 2; });
@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(everything_that_determines_the_weights_is_recorded) {
     named("muon", [](auto& c) { c.optimizer.muon = 0; });
     named("rounding", [](auto& c) { c.rounding = weight_rounding::stochastic; });
     auto falling = r;
-    falling.schedule = rate_schedule::cosine;
+    falling.schedule = learning_rate_schedule::cosine;
     auto longer = falling;
     longer.steps = 200;
     auto const d = differences(record_of(falling, 1), record_of(longer, 2));
@@ -55,18 +55,18 @@ BOOST_AUTO_TEST_CASE(everything_that_determines_the_weights_is_recorded) {
 }
 
 BOOST_AUTO_TEST_CASE(differences_are_a_table) {
-    auto const d = differences({{"rate", "0.001"}, {"batch", "16"}, {"beta", "1"}},
-                               {{"rate", "0.0005"}, {"batch", "16"}, {"schedule", "cosine"}});
-    BOOST_TEST(to_table(d) == "  option    was    now\n"
-                              "  rate      0.001  0.0005\n"
-                              "  beta      1      -\n"
-                              "  schedule  -      cosine");
+    auto const d = differences({{"learning-rate", "0.001"}, {"batch", "16"}, {"beta", "1"}},
+                               {{"learning-rate", "0.0005"}, {"batch", "16"}, {"schedule", "cosine"}});
+    BOOST_TEST(to_table(d) == "  option         was    now\n"
+                              "  learning-rate  0.001  0.0005\n"
+                              "  beta           1      -\n"
+                              "  schedule       -      cosine");
 }
 
 BOOST_AUTO_TEST_CASE(a_text_is_known_by_its_fingerprint_and_not_by_its_name) {
-    recipe_record const here{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"rate", "1"}};
-    recipe_record const there{{"data", "/home/a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"rate", "1"}};
-    recipe_record const other{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abd"}, {"rate", "1"}};
+    recipe_record const here{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"learning-rate", "1"}};
+    recipe_record const there{{"data", "/home/a.txt"}, {"text", "1 documents, 5 tokens, abc"}, {"learning-rate", "1"}};
+    recipe_record const other{{"data", "a.txt"}, {"text", "1 documents, 5 tokens, abd"}, {"learning-rate", "1"}};
     BOOST_TEST(differences(here, there).empty());
     BOOST_TEST(same_measure(here, there));
     BOOST_REQUIRE(differences(here, other).size() == 1U);
@@ -74,5 +74,5 @@ BOOST_AUTO_TEST_CASE(a_text_is_known_by_its_fingerprint_and_not_by_its_name) {
     BOOST_TEST(!same_measure(here, other));
     // Without fingerprints only names can be compared.
     BOOST_TEST(differences({{"data", "a.txt"}}, {{"data", "b.txt"}}).size() == 1U);
-    BOOST_TEST(differences(here, {{"data", "b.txt"}, {"rate", "1"}}).size() == 2U);
+    BOOST_TEST(differences(here, {{"data", "b.txt"}, {"learning-rate", "1"}}).size() == 2U);
 }

@@ -84,8 +84,8 @@ struct small_state {
                 .updates = step,
                 .skipped = 0,
                 .seconds = 1,
-                .moments = {{"exp_avg.a", sizeof(float), std::as_writable_bytes(std::span(first))},
-                            {"exp_avg_sq.a", sizeof(double), std::as_writable_bytes(std::span(second))}}};
+                .optimizer_state = {{"exp_avg.a", sizeof(float), std::as_writable_bytes(std::span(first))},
+                                    {"exp_avg_sq.a", sizeof(double), std::as_writable_bytes(std::span(second))}}};
     }
 };
 
@@ -212,9 +212,9 @@ BOOST_AUTO_TEST_CASE(the_best_is_none_that_goes_away) {
 BOOST_AUTO_TEST_CASE(scores_on_other_text_do_not_compare) {
     temporary_folder const folder;
     run_directory run(folder.path("run"));
-    calm::recipe_record const former{{"data", "easy.txt"}, {"rate", "0.1"}};
-    calm::recipe_record const present{{"data", "hard.txt"}, {"rate", "0.1"}};
-    calm::recipe_record const slower{{"data", "hard.txt"}, {"rate", "0.01"}};
+    calm::recipe_record const former{{"data", "easy.txt"}, {"learning-rate", "0.1"}};
+    calm::recipe_record const present{{"data", "hard.txt"}, {"learning-rate", "0.1"}};
+    calm::recipe_record const slower{{"data", "hard.txt"}, {"learning-rate", "0.01"}};
     save(run, 10, -1.0, 1, former);
     save(run, 20, -3.0, 1, present);
     BOOST_TEST(*run.best_score() == -3.0);

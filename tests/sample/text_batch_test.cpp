@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_text_does_not_depend_on_the_texts_beside_it) {
         std::size_t next = 0, compared = 0;
         for (std::size_t steps = 0; next < requests.size() || !batch.empty(); ++steps) {
             // Texts join a few at a time, so that they are at different patches.
-            for (std::size_t joined = 0; joined <= steps % 4 && next < requests.size() && batch.places_left() > 0;
+            for (std::size_t joined = 0; joined <= steps % 4 && next < requests.size() && batch.free_slots() > 0;
                  ++joined, ++next)
                 at[batch.begin(requests[next].prompt, requests[next].settings)] = next;
             std::vector<index_t> ended;
@@ -120,11 +120,11 @@ BOOST_AUTO_TEST_CASE(a_text_can_be_ended_and_its_place_is_free) {
     for (auto& one : longest) one.settings.max_tokens = 4 * K;
     auto const first = batch.begin(longest[0].prompt, longest[0].settings);
     auto const second = batch.begin(longest[1].prompt, longest[1].settings);
-    BOOST_TEST(batch.places_left() == 0);
+    BOOST_TEST(batch.free_slots() == 0);
     BOOST_CHECK_THROW(batch.begin(longest[2].prompt, longest[2].settings), error);
     // The callback ends one, end() the other.
     batch.step([&](index_t place, generated_patch const&) { return place != first; });
-    BOOST_TEST(batch.places_left() == 1);
+    BOOST_TEST(batch.free_slots() == 1);
     BOOST_TEST(static_cast<index_t>(batch.result(first).tokens.size()) == K);
     batch.end(second);
     BOOST_TEST(batch.empty());
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_before_it_begins) {
     BOOST_TEST(batch_type::patches_needed(special, prompt, 2 * K + 1) == 4);
     BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 2 * K + 1}), error);
     BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 0}), error);
-    BOOST_TEST(batch.places_left() == 1);
+    BOOST_TEST(batch.free_slots() == 1);
     batch.begin(prompt, {.max_tokens = 2 * K});
     while (!batch.empty()) batch.step([](index_t, generated_patch const&) { return true; });
 }

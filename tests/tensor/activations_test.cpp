@@ -1,6 +1,6 @@
 // bf16 activations on the emulated device with bf16 products: operations, products and layers on them.
 #include "calm/emulated.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/core/activations.hpp"
 
 #include <algorithm>
 #include <cmath>

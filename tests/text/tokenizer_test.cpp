@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "calm/base/random.hpp"
+#include "calm/text/markov.hpp"
 #include "shared_data.hpp"
 #include "support/sentences.hpp"
 
@@ -169,7 +170,7 @@ BOOST_AUTO_TEST_CASE(a_text_in_parts_has_the_ids_of_the_whole) {
         stream.finish(ids);
         BOOST_REQUIRE(ids == words.encode(text));
     }
-    auto const symbols = tokenizer::markov();
+    auto const symbols = tokenizer::of_symbols(calm::markov_alphabet);
     calm::token_stream of_symbols(symbols);
     std::vector<token_id> ids;
     of_symbols.push("Ab", ids);
@@ -294,10 +295,8 @@ BOOST_AUTO_TEST_CASE(malformed_files_name_path_line_and_cause) {
     BOOST_CHECK_THROW((void)calm::load_tokenizer("."), calm::error);
 }
 
-BOOST_AUTO_TEST_CASE(symbols_of_the_markov_source_are_its_tokens) {
-    auto const symbols = tokenizer::markov();
-    BOOST_TEST(symbols.is_markov());
-    BOOST_TEST(!tokenizer().is_markov());
+BOOST_AUTO_TEST_CASE(symbols_of_a_source_are_its_tokens) {
+    auto const symbols = tokenizer::of_symbols(calm::markov_alphabet);
     BOOST_TEST(symbols.vocabulary_size() == 64);
     BOOST_TEST(!symbols.specials().exist());
     BOOST_TEST(tokenizer().specials().exist());
@@ -306,15 +305,15 @@ BOOST_AUTO_TEST_CASE(symbols_of_the_markov_source_are_its_tokens) {
     for (token_id id = 0; id < 64; ++id) ids.push_back(id);
     BOOST_TEST(symbols.decode(ids) == calm::markov_alphabet);
     BOOST_TEST(symbols.encode(symbols.decode(ids)) == ids);
-    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.encode("AB c"); }), "byte 2"));
+    BOOST_TEST(
+        has(sentence_of<calm::error>([&] { (void)symbols.encode("AB c"); }), "byte 32 of the text has no token"));
+    BOOST_TEST(has(sentence_of<calm::error>([] { (void)tokenizer::of_symbols("ABA"); }), "found 'A' twice"));
     BOOST_TEST(has(sentence_of<calm::error>([&] { (void)symbols.bytes(64); }), "outside 0..63"));
-    // Loaded from a file, it is recognised and keeps its fingerprint.
+    // It keeps its fingerprint in a file.
     calm::test::temporary_file const file("symbols.model", "");
     symbols.save(file.path());
     auto const again = calm::load_tokenizer(file.path());
-    BOOST_TEST(again.is_markov());
+    BOOST_TEST(!again.specials().exist());
     BOOST_TEST(again.fingerprint() == symbols.fingerprint());
     BOOST_TEST(symbols.fingerprint() != tokenizer().fingerprint());
-    BOOST_TEST(symbols.pattern().empty());
-    BOOST_TEST(!tokenizer().pattern().empty());
 }

@@ -19,7 +19,7 @@ autoregressive_recipe steps(index_t n) {
     autoregressive_recipe r;
     r.steps = n;
     r.warmup = 4;
-    r.rate = 3e-3;
+    r.learning_rate = 3e-3;
     r.optimizer.muon = 0;
     r.sequences = 4;
     r.block_tokens = 12;
@@ -38,7 +38,7 @@ struct run_of {
     owned_model<model_type> own{V};
     std::vector<progress> told;
     training_state last;
-    std::vector<std::vector<std::byte>> moments;
+    std::vector<std::vector<std::byte>> optimizer_state;
 
     explicit run_of(autoregressive_recipe const& r, index_t stop_after = -1, run_of const* from = nullptr,
                     int threads = 1) {
@@ -50,16 +50,18 @@ struct run_of {
         callbacks.resume = [&](training_state& state) {
             if (from == nullptr) return;
             text.next = from->told.back().tokens;
-            auto const mine = state.moments;
+            auto const mine = state.optimizer_state;
             state = from->last;
-            state.moments = mine;
-            for (std::size_t i = 0; i < mine.size(); ++i) std::ranges::copy(from->moments[i], mine[i].bytes.begin());
+            state.optimizer_state = mine;
+            for (std::size_t i = 0; i < mine.size(); ++i)
+                std::ranges::copy(from->optimizer_state[i], mine[i].bytes.begin());
         };
         callbacks.step = [&](progress const& now) { told.push_back(now); };
         callbacks.checkpoint = [&](training_state const& state, state_after) {
             last = state;
-            moments.clear();
-            for (auto const& one : state.moments) moments.emplace_back(one.bytes.begin(), one.bytes.end());
+            optimizer_state.clear();
+            for (auto const& one : state.optimizer_state)
+                optimizer_state.emplace_back(one.bytes.begin(), one.bytes.end());
         };
         callbacks.stop = [&] { return static_cast<index_t>(told.size()) == stop_after; };
         train_autoregressive(ctx, own.model, text, r, callbacks);
@@ -120,11 +122,12 @@ BOOST_AUTO_TEST_CASE(costs_and_shares_of_patch_level_training) {
 BOOST_AUTO_TEST_CASE(each_phase_has_its_own_rate) {
     auto r = steps(30);
     r.level = {.patch = 4, .share = 2.0 / 3};
-    r.schedule = rate_schedule::cosine;
+    r.schedule = learning_rate_schedule::cosine;
     run_of const run(r);
-    auto const first = schedule::cosine(r.rate, r.warmup, 10), second = schedule::cosine(r.rate, r.warmup, 20);
+    auto const first = schedule::cosine(r.learning_rate, r.warmup, 10),
+               second = schedule::cosine(r.learning_rate, r.warmup, 20);
     for (index_t i = 0; i < 30; ++i)
-        BOOST_TEST(run.told[static_cast<std::size_t>(i)].rate == (i < 10 ? first(i) : second(i - 10)), i);
+        BOOST_TEST(run.told[static_cast<std::size_t>(i)].learning_rate == (i < 10 ? first(i) : second(i - 10)), i);
 }
 
 // Resumed after a stop in the first phase, at its end and in the second, a run reaches the weights of an uninterrupted
@@ -173,7 +176,7 @@ BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
     refused(r, "from 0 to below 1, found 4 and 1");
     r = steps(10);
     r.level = {.patch = 4, .share = 0.5};
-    r.schedule = rate_schedule::cosine;
+    r.schedule = learning_rate_schedule::cosine;
     r.warmup = 4;
     refused(r, "expected more steps in total than the 4 of warm-up, found 2");
     r = steps(3);

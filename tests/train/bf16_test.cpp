@@ -45,7 +45,7 @@ trained steps_of(corpus const& text, int threads, bool in_bf16, weight_rounding 
     trained result;
     autoencoder_recipe recipe;
     recipe.steps = 120;
-    recipe.rate = 3e-3;
+    recipe.learning_rate = 3e-3;
     recipe.warmup = 10;
     recipe.batch_tokens = 512;
     recipe.rounding = rounding;

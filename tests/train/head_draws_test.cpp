@@ -8,6 +8,7 @@
 
 #include "calm/model/heads.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/train/session.hpp"
 #include "support/models.hpp"
 
@@ -28,7 +29,8 @@ using heads = boost::mpl::list<head_on<energy, cpu>, head_on<flow, cpu>, head_on
 constexpr index_t block = 32;
 
 corpus const& text() {
-    static corpus const one = build_corpus(std::vector<std::string>{"markov:20000"}, tokenizer::markov(), {});
+    static corpus const one =
+        build_corpus(std::vector<std::string>{"markov:20000"}, tokenizer::of_symbols(markov_alphabet), {});
     return one;
 }
 
@@ -38,10 +40,10 @@ constexpr index_t K = base.autoencoder.patch_size;
 autoencoder<base.autoencoder>& trained_autoencoder() {
     static auto own = [] {
         context<> ctx(1, 1);
-        auto ae = make_autoencoder<base>(ctx, tokenizer::markov().vocabulary_size());
+        auto ae = make_autoencoder<base>(ctx, tokenizer::of_symbols(markov_alphabet).vocabulary_size());
         autoencoder_recipe recipe;
         recipe.steps = 60;
-        recipe.rate = 4e-3;
+        recipe.learning_rate = 4e-3;
         recipe.warmup = 5;
         recipe.batch_tokens = 512;
         text_blocks patches(text(), K, K, 1, packing::unbroken);
@@ -58,7 +60,7 @@ template <model_configuration auto C> calm_model<C>& trained() {
         auto lm = make_calm<C>(ctx, trained_autoencoder());
         calm_recipe<typename calm_model<C>::objective> recipe;
         recipe.steps = 150;
-        recipe.rate = 2e-3;
+        recipe.learning_rate = 2e-3;
         recipe.warmup = 10;
         recipe.sequences = 8;
         recipe.block_tokens = block;
@@ -83,7 +85,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(draws_have_the_scale_of_their_targets, on, heads) 
     using model_type = calm_model<on::value, space<backend>>;
     constexpr index_t L = model_type::L, sequences = 4, samples = 4;
     context<backend> ctx(1, 1);
-    owned_model<model_type> own(tokenizer::markov().vocabulary_size(), model_mode::inference);
+    owned_model<model_type> own(tokenizer::of_symbols(markov_alphabet).vocabulary_size(), model_mode::inference);
     copy_parameters(ctx, own.model, trained<on::value>());
 
     std::vector<token_id> tokens(static_cast<std::size_t>(sequences * block));

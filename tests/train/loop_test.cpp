@@ -38,7 +38,7 @@ autoencoder_recipe autoencoder_steps(index_t steps, index_t accumulation = 1) {
     r.steps = steps;
     r.accumulation = accumulation;
     r.batch_tokens = 64;
-    r.rate = 3e-3;
+    r.learning_rate = 3e-3;
     r.warmup = 5;
     return r;
 }
@@ -49,7 +49,7 @@ calm_recipe<energy_objective> calm_steps(index_t steps, index_t accumulation = 1
     r.accumulation = accumulation;
     r.sequences = 4;
     r.block_tokens = 16;
-    r.rate = 1e-3;
+    r.learning_rate = 1e-3;
     r.optimizer.muon = 0;
     r.objective = {.samples = 3, .targets = 4};
     return r;
@@ -119,8 +119,8 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_reported) {
                boost::test_tools::tolerance(1e-6));
     BOOST_TEST(told.back().posterior_std > 0);
     BOOST_TEST(told.back().gradient_norm > 0);
-    BOOST_TEST(told.front().rate == 3e-3 / 5, boost::test_tools::tolerance(1e-9));
-    BOOST_TEST(told.back().rate == 3e-3);
+    BOOST_TEST(told.front().learning_rate == 3e-3 / 5, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(told.back().learning_rate == 3e-3);
     BOOST_TEST(told.back().tokens_per_second > 0);
     BOOST_TEST(told.back().share_of_peak > 0);
     BOOST_TEST(told.back().seconds_left == 0);
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(losses_fall_and_every_step_is_reported) {
 
     told.clear();
     auto quick = calm_steps(60);
-    quick.rate = 3e-3;
+    quick.learning_rate = 3e-3;
     quick.warmup = 5;
     calm_after(quick, 2, callbacks);
     BOOST_TEST(told.back().loss < 0.9 * told.front().loss);
@@ -183,8 +183,8 @@ BOOST_AUTO_TEST_CASE(intervals_a_fifth_and_stopping) {
 BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     auto r = calm_steps(0);
     r.warmup = 2;
-    r.schedule = rate_schedule::cosine;
-    auto const rate = schedule::cosine_of_time(r.rate, r.warmup);
+    r.schedule = learning_rate_schedule::cosine;
+    auto const rate = schedule::cosine_of_time(r.learning_rate, r.warmup);
     std::vector<progress> told;
     training_callbacks callbacks;
     callbacks.step = [&](progress const& now) { told.push_back(now); };
@@ -195,8 +195,8 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     }
     double done = 0;
     for (std::size_t i = 0; i < told.size(); ++i) {
-        BOOST_TEST(told[i].rate == rate(told[i].step, done));
-        if (i > 2) BOOST_TEST(told[i].rate < told[i - 1].rate);
+        BOOST_TEST(told[i].learning_rate == rate(told[i].step, done));
+        if (i > 2) BOOST_TEST(told[i].learning_rate < told[i - 1].learning_rate);
         done = told[i].done;
     }
     BOOST_TEST(done >= 1);
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_cosine_without_steps_falls_over_the_time) {
     callbacks.stop = [] { return true; };
     calm_after(r, 1, callbacks);
     BOOST_TEST_REQUIRE(!told.empty());
-    BOOST_TEST(told.front().rate == rate(7, 0.5));
+    BOOST_TEST(told.front().learning_rate == rate(7, 0.5));
 }
 
 BOOST_AUTO_TEST_CASE(random_patches_are_keyed_and_have_the_given_rate) {
@@ -231,12 +231,12 @@ BOOST_AUTO_TEST_CASE(recipes_that_cannot_be_are_refused) {
         BOOST_CHECK_EXCEPTION(calm_after(r, 1), error, [](error const& e) { return e.code() == errc::usage; });
     };
     refused([](auto& r) { r.steps = 0; });
-    refused([](auto& r) { r.schedule = rate_schedule::cosine, r.warmup = 2; });
+    refused([](auto& r) { r.schedule = learning_rate_schedule::cosine, r.warmup = 2; });
     refused([](auto& r) { r.accumulation = 3; });
     refused([](auto& r) { r.accumulation = 0; });
     refused([](auto& r) { r.block_tokens = 17; });
     refused([](auto& r) { r.block_tokens = 2; });
-    refused([](auto& r) { r.rate = 0; });
+    refused([](auto& r) { r.learning_rate = 0; });
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_stops_before_the_update) {

@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_optimizer_resumes_from_the_tensors_of_another, 
     adamw second(two);
     auto const from = first.tensors();
     auto const to = second.tensors();
-    first.copy_moments_to_host(ctx);
+    first.copy_state_to_host(ctx);
     BOOST_REQUIRE(from.size() == 6U);
     BOOST_TEST(from[0].name == "exp_avg.layer.matrix");
     BOOST_TEST(from[3].name == "exp_avg_sq.layer.bias");
@@ -262,14 +262,14 @@ BOOST_AUTO_TEST_CASE(a_step_allocates_nothing) {
     small_model<test_device<cpu, float>> model;
     adamw optimizer(model);
     context<> ctx(1, 1);
-    BOOST_TEST(optimizer.moments().name() == "optimizer state");
-    BOOST_TEST(optimizer.moments().used() >= 2 * (21003 + 5) * sizeof(float));
+    BOOST_TEST(optimizer.state_arena().name() == "optimizer state");
+    BOOST_TEST(optimizer.state_arena().used() >= 2 * (21003 + 5) * sizeof(float));
     model.draw_gradients(1);
-    auto const moments = optimizer.moments().used();
+    auto const optimizer_state = optimizer.state_arena().used();
     auto const before = allocations;
     optimizer.step(ctx, 1e-3);
     BOOST_TEST(allocations == before);
-    BOOST_TEST(optimizer.moments().used() == moments);
+    BOOST_TEST(optimizer.state_arena().used() == optimizer_state);
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_dry_run_changes_nothing, E, test_devices) {

@@ -10,6 +10,7 @@
 #include "calm/evaluate/evaluate.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/build_corpus.hpp"
+#include "calm/text/markov.hpp"
 #include "calm/train/session.hpp"
 
 using namespace calm;
@@ -49,7 +50,7 @@ using patch_sizes = boost::mpl::list<one_token, two_tokens, eight_tokens>;
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch_sizes) {
     constexpr configuration<> C = Size::value;
     constexpr index_t K = C.autoencoder.patch_size;
-    auto const words = tokenizer::markov();
+    auto const words = tokenizer::of_symbols(markov_alphabet);
     auto const text = build_corpus(std::vector<std::string>{"markov:20000"}, words, {});
     context<> ctx(1, 1);
 
@@ -57,7 +58,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     text_blocks patches(text, K, K, 1, packing::unbroken);
     autoencoder_recipe first;
     first.steps = 40;
-    first.rate = 4e-3;
+    first.learning_rate = 4e-3;
     first.warmup = 5;
     first.batch_tokens = 512;
     train_autoencoder(ctx, ae.model, patches, first);
@@ -66,7 +67,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_patch_size_trains_and_generates, Size, patch
     text_blocks blocks(text, K, 8 * K, 1, packing::unbroken);
     calm_recipe<energy_objective> second;
     second.steps = 150;
-    second.rate = 2e-3;
+    second.learning_rate = 2e-3;
     second.warmup = 5;
     second.sequences = 8;
     second.block_tokens = 8 * K;

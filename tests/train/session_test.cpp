@@ -93,17 +93,18 @@ BOOST_AUTO_TEST_CASE(text_blocks_resume_where_others_stopped) {
 
 BOOST_AUTO_TEST_CASE(short_recipes_and_short_callbacks) {
     autoencoder_recipe const ae = for_seconds{2, 3e-3, 512};
-    BOOST_TEST((ae.seconds == 2 && ae.rate == 3e-3 && ae.batch_tokens == 512 && ae.steps == 0));
+    BOOST_TEST((ae.seconds == 2 && ae.learning_rate == 3e-3 && ae.batch_tokens == 512 && ae.steps == 0));
     BOOST_TEST(ae.optimizer.muon == 0);
     autoencoder_recipe const long_ae = for_seconds{2};
-    BOOST_TEST(
-        (long_ae.rate == autoencoder_recipe().rate && long_ae.batch_tokens == autoencoder_recipe().batch_tokens));
+    BOOST_TEST((long_ae.learning_rate == autoencoder_recipe().learning_rate &&
+                long_ae.batch_tokens == autoencoder_recipe().batch_tokens));
     calm_recipe<energy_objective> const lm = for_seconds{3};
     calm_recipe<energy_objective> const defaults;
-    BOOST_TEST((lm.seconds == 3 && lm.sequences == defaults.sequences && lm.rate == defaults.rate));
-    BOOST_TEST((lm.optimizer.muon == defaults.optimizer.muon && defaults.optimizer.muon == 2 && defaults.rate == 2e-3));
+    BOOST_TEST((lm.seconds == 3 && lm.sequences == defaults.sequences && lm.learning_rate == defaults.learning_rate));
+    BOOST_TEST((lm.optimizer.muon == defaults.optimizer.muon && defaults.optimizer.muon == 2 &&
+                defaults.learning_rate == 2e-3));
     autoregressive_recipe const ar = for_seconds{3, 1e-4};
-    BOOST_TEST((ar.optimizer.muon == defaults.optimizer.muon && ar.rate == 1e-4));
+    BOOST_TEST((ar.optimizer.muon == defaults.optimizer.muon && ar.learning_rate == 1e-4));
     calm_recipe<energy_objective> const blocks = for_seconds{.seconds = 3, .tokens = 4 * defaults.block_tokens + 1};
     BOOST_TEST(blocks.sequences == 4);
 

@@ -8,7 +8,7 @@
 
 #include "calm/base/detail/tuple.hpp"
 #include "calm/nn/layer.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"
 
 namespace calm {

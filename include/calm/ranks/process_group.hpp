@@ -186,12 +186,12 @@ public:
     template <class T> void broadcast(std::span<T> values, int from = 0) {
         static_assert(std::is_trivially_copyable_v<T>);
         std::vector<sent> to(static_cast<std::size_t>(ranks_));
-        std::vector<received> places(static_cast<std::size_t>(ranks_));
+        std::vector<received> buffers(static_cast<std::size_t>(ranks_));
         if (rank_ == from)
             std::fill(to.begin(), to.end(), std::as_bytes(values));
         else
-            places[static_cast<std::size_t>(from)] = std::as_writable_bytes(values);
-        exchange(to, places);
+            buffers[static_cast<std::size_t>(from)] = std::as_writable_bytes(values);
+        exchange(to, buffers);
     }
     // Broadcasts one value, which is returned.
     template <class T> T broadcast(T value, int from = 0) {
@@ -366,15 +366,15 @@ private:
     // all_gather() with `element` bytes per element.
     void gather_bytes(sent own, received all, std::span<std::size_t const> starts, std::size_t element) {
         std::vector<sent> const to(static_cast<std::size_t>(ranks_), own);
-        std::vector<received> places;
+        std::vector<received> buffers;
         for (std::size_t r = 0; r < to.size(); ++r)
-            places.push_back(all.subspan(starts[r] * element, (starts[r + 1] - starts[r]) * element));
-        auto& mine = places[static_cast<std::size_t>(rank_)];
+            buffers.push_back(all.subspan(starts[r] * element, (starts[r + 1] - starts[r]) * element));
+        auto& mine = buffers[static_cast<std::size_t>(rank_)];
         require(own.size() == mine.size(), errc::usage, "calm::process_group: expected ", mine.size() / element,
                 " elements of this rank, found ", own.size() / element);
         if (own.data() != mine.data()) std::copy(own.begin(), own.end(), mine.begin());
         mine = {};
-        exchange(to, places);
+        exchange(to, buffers);
     }
 
     int rank_;

@@ -54,7 +54,7 @@ public:
         std::scoped_lock const lock(mutex_);
         auto& self = of(rank);
         self.offered.emplace_back(to.begin(), to.end());
-        self.places.emplace_back(from.begin(), from.end());
+        self.buffers.emplace_back(from.begin(), from.end());
         ++self.came;
         changed_.notify_all();
     }
@@ -76,7 +76,7 @@ public:
         wait(lock, patience, [&] { return failed_ || all_took(number); });
         if (!all_took(number)) return give_up(lock, rank, missing(number, &member::took));
         self.offered.pop_front();
-        self.places.pop_front();
+        self.buffers.pop_front();
         ++self.done;
         return {{}, std::nullopt, std::exchange(self.unequal, std::nullopt)};
     }
@@ -98,11 +98,11 @@ public:
 
 private:
     struct member {
-        std::uint64_t came = 0;                      // exchanges entered
-        std::uint64_t took = 0;                      // exchanges whose bytes it has copied
-        std::uint64_t done = 0;                      // exchanges finished
-        std::deque<std::vector<sent>> offered{};     // of unfinished exchanges
-        std::deque<std::vector<received>> places{};  // of unfinished exchanges
+        std::uint64_t came = 0;                       // exchanges entered
+        std::uint64_t took = 0;                       // exchanges whose bytes it has copied
+        std::uint64_t done = 0;                       // exchanges finished
+        std::deque<std::vector<sent>> offered{};      // of unfinished exchanges
+        std::deque<std::vector<received>> buffers{};  // of unfinished exchanges
         std::optional<mismatch> unequal{};
     };
     member& of(int rank) { return members_[static_cast<std::size_t>(rank)]; }
@@ -116,17 +116,17 @@ private:
     void take(int rank, std::unique_lock<std::mutex>& lock) {
         auto& self = of(rank);
         if (self.took > self.done) return;
-        auto const& places = self.places.front();
+        auto const& buffers = self.buffers.front();
         std::vector<sent> offers;
         for (auto const& m : members_) offers.push_back(m.offered[self.done - m.done][static_cast<std::size_t>(rank)]);
         ++copying_;
         lock.unlock();
-        for (std::size_t r = 0; r < places.size(); ++r) {
+        for (std::size_t r = 0; r < buffers.size(); ++r) {
             if (std::cmp_equal(r, rank)) continue;
-            if (offers[r].size() != places[r].size())
-                self.unequal = mismatch{static_cast<int>(r), places[r].size(), offers[r].size()};
+            if (offers[r].size() != buffers[r].size())
+                self.unequal = mismatch{static_cast<int>(r), buffers[r].size(), offers[r].size()};
             else if (!offers[r].empty())
-                std::memcpy(places[r].data(), offers[r].data(), offers[r].size());
+                std::memcpy(buffers[r].data(), offers[r].data(), offers[r].size());
         }
         lock.lock();
         --copying_;

@@ -28,8 +28,8 @@
 
 namespace calm {
 
-inline constexpr std::string_view state_file = "state.json";              // text of a checkpoint_record
-inline constexpr std::string_view moments_file = "training.safetensors";  // optimizer state
+inline constexpr std::string_view state_file = "state.json";                      // text of a checkpoint_record
+inline constexpr std::string_view optimizer_state_file = "training.safetensors";  // optimizer state
 
 // Contents of state.json.
 struct checkpoint_record {
@@ -129,13 +129,13 @@ private:
 // errc::non_finite before anything is written if optimizer state is not finite.
 inline void write_training(std::string const& directory, checkpoint_record const& record) {
     std::vector<stored_tensor> tensors;
-    for (auto const& m : record.state.moments)
+    for (auto const& m : record.state.optimizer_state)
         tensors.push_back({m.name,
                            m.element == sizeof(double) ? stored_type::f64 : stored_type::f32,
                            {static_cast<index_t>(m.bytes.size() / m.element)},
                            m.bytes});
     for (auto const& tensor : tensors) require_finite(tensor);
-    write_safetensors(in_directory(directory, moments_file), tensors);
+    write_safetensors(in_directory(directory, optimizer_state_file), tensors);
     replace_file(in_directory(directory, state_file), detail::state_text(record));
 }
 
@@ -168,11 +168,11 @@ inline std::optional<std::string> first_of_second(std::string_view name) {
 // changing anything.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
-    auto const file = safetensors_file::open(in_directory(directory, moments_file));
+    auto const file = safetensors_file::open(in_directory(directory, optimizer_state_file));
     bool const had_muon = value_of(record.recipe, "muon") != nullptr;
     std::set<std::string> begin_again;
     std::size_t known = 0;
-    for (auto const& m : state.moments) {
+    for (auto const& m : state.optimizer_state) {
         auto const first = detail::first_of_second(m.name);
         if (had_muon && first && file.find(m.name) == nullptr) {
             begin_again.insert({m.name, *first});
@@ -189,7 +189,7 @@ inline void restore_training(std::string const& directory, training_state& state
         ++known;
     }
     auto const is_wanted = [&](std::string_view name) {
-        return std::ranges::any_of(state.moments, [&](auto const& m) { return m.name == name; });
+        return std::ranges::any_of(state.optimizer_state, [&](auto const& m) { return m.name == name; });
     };
     for (auto const& stored : file.tensors()) {
         auto const first = detail::first_of_second(stored.name);
@@ -199,7 +199,7 @@ inline void restore_training(std::string const& directory, training_state& state
         throw error(errc::model_file, file.path(), "",
                     sentence("expected ", known, " tensors, found ", file.tensors().size(),
                              "; the checkpoint belongs to another model"));
-    for (auto const& m : state.moments)
+    for (auto const& m : state.optimizer_state)
         if (begin_again.contains(m.name))
             std::ranges::fill(m.bytes, std::byte{});
         else

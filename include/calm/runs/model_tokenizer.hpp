@@ -77,31 +77,31 @@ inline tokenizer load_tokenizer(stored_model const& model) {
                     "expected the model's tokenizer, found none: put " +
                         (described ? "that file back"
                                    : "tokenizer.json, or tiktoken's file as tokenizer.model, into " + model.directory));
-    auto words = described && model.pattern.empty()
-                     ? detail::described_tokenizer(path, *d.calm->tokenizer, d.vocab_size)
-                     : load_tokenizer(path, model.pattern);
-    if (described && words.fingerprint() != d.calm->tokenizer->fingerprint)
+    auto tokenizer = described && model.pattern.empty()
+                         ? detail::described_tokenizer(path, *d.calm->tokenizer, d.vocab_size)
+                         : load_tokenizer(path, model.pattern);
+    if (described && tokenizer.fingerprint() != d.calm->tokenizer->fingerprint)
         throw error(errc::tokenizer, path, "",
                     "expected the tokenizer with fingerprint " + d.calm->tokenizer->fingerprint + ", found " +
-                        words.fingerprint() +
+                        tokenizer.fingerprint() +
                         (model.pattern.empty()
                              ? "; put the model's own tokenizer back"
                              : " by the pattern " + model.pattern + "; leave it out: config.json has the pattern"));
     if (!described && d.kind == model_kind::autoregressive) {
         auto const settings = model.path("tokenizer_config.json");
         auto const bos_first = is_there(settings) ? read_add_bos_token(settings) : std::nullopt;
-        return detail::fitted_tokenizer(words, d.vocab_size, bos_first, path);
+        return detail::fitted_tokenizer(tokenizer, d.vocab_size, bos_first, path);
     }
-    require(words.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ", d.vocab_size,
-            " tokens, found ", words.vocabulary_size(), "; the file belongs to another model");
-    return words;
+    require(tokenizer.vocabulary_size() == d.vocab_size, errc::tokenizer, path, ": expected a vocabulary of ",
+            d.vocab_size, " tokens, found ", tokenizer.vocabulary_size(), "; the file belongs to another model");
+    return tokenizer;
 }
 
-// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for Markov symbols, which have none.
-inline std::vector<index_t> bytes_of_tokens(tokenizer const& words) {
+// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for symbols, which have none.
+inline std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     std::vector<index_t> bytes;
-    for (token_id id = 0; id < words.vocabulary_size() && !words.is_markov(); ++id)
-        bytes.push_back(static_cast<index_t>(words.bytes(id).size()));
+    for (token_id id = 0; id < tokenizer.vocabulary_size() && tokenizer.specials().exist(); ++id)
+        bytes.push_back(static_cast<index_t>(tokenizer.bytes(id).size()));
     return bytes;
 }
 

@@ -16,7 +16,7 @@
 
 namespace calm {
 
-// One setting as text, e.g. {"rate", "0.001"}.
+// One setting as text, e.g. {"learning-rate", "0.001"}.
 struct recipe_entry {
     std::string option;  // name on the command line
     std::string value;   // numbers with enough digits to be read back exactly
@@ -41,7 +41,7 @@ inline std::string const* value_of(recipe_record const& record, std::string cons
 // Adds the settings of a recipe that affect the weights. The length of the run counts only if its learning rate decays;
 // intervals and measurements do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
-    bool const cosine = r.schedule == rate_schedule::cosine;
+    bool const cosine = r.schedule == learning_rate_schedule::cosine;
     auto const affects_weights = [&](std::string const& option) {
         if (option == "steps") return cosine && r.steps > 0;
         if (option == "seconds") return cosine && r.steps == 0;
@@ -84,7 +84,7 @@ inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t see
                       {"block", std::to_string(r.block_tokens)}};
     if (r.level.first_phase() > 0) {
         all.push_back({"patch-level", r.level.text()});
-        if (r.schedule != rate_schedule::cosine) {
+        if (r.schedule != learning_rate_schedule::cosine) {
             all.push_back({"steps", std::to_string(r.steps)});
             all.push_back({"seconds", shortest(r.seconds)});
         }

@@ -147,7 +147,7 @@ public:
         auto names = detail::names_in(checkpoint);
         std::erase_if(names, [&](std::string const& name) {
             std::error_code absent;
-            return name == manifest_file || name == state_file || name == moments_file ||
+            return name == manifest_file || name == state_file || name == optimizer_state_file ||
                    fs::equivalent(in_directory(checkpoint, name), path(name), absent);
         });
         auto const mark = path(successor_file);

@@ -51,7 +51,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     std::vector<std::size_t> prompt_at(prompts.size());  // by place in the batch
     std::size_t next = 0;
     while (next < prompts.size() || !batch.empty()) {
-        for (; next < prompts.size() && batch.places_left() > 0; ++next) {
+        for (; next < prompts.size() && batch.free_slots() > 0; ++next) {
             auto own = settings;
             own.prompt_number += static_cast<std::uint32_t>(next);
             prompt_at[static_cast<std::size_t>(batch.begin(prompts[next], own))] = next;

@@ -59,14 +59,14 @@ public:
     }
 
     // How many more texts can begin.
-    [[nodiscard]] index_t places_left() const { return std::ssize(texts_) - std::ssize(active_); }
+    [[nodiscard]] index_t free_slots() const { return std::ssize(texts_) - std::ssize(active_); }
     [[nodiscard]] bool empty() const { return active_.empty(); }  // whether no text is under way
 
     // Begins a text with its prompt (ids without BOS), at a place that is free; returns the place. `at_once` of the
     // settings is unused. Throws errc::usage if no place is free, if max_tokens is less than 1, or if the text needs
     // more patches than the capacity.
     index_t begin(std::span<token_id const> prompt, settings_type const& settings) {
-        require(places_left() > 0, errc::usage, "calm::text_batch: expected at most ", texts_.size(), " texts");
+        require(free_slots() > 0, errc::usage, "calm::text_batch: expected at most ", texts_.size(), " texts");
         require(settings.max_tokens >= 1, errc::usage, "calm::text_batch: expected max_tokens of at least 1, found ",
                 settings.max_tokens);
         index_t const needed = patches_needed(special_, prompt, settings.max_tokens);

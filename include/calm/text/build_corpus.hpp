@@ -26,11 +26,6 @@
 
 namespace calm {
 
-// Whether the SPECs name the Markov source, whose symbols are its tokens.
-[[nodiscard]] inline bool is_markov(std::span<std::string const> specs) {
-    return !specs.empty() && specs.front().starts_with("markov:");
-}
-
 // Whether all SPECs name generated text.
 [[nodiscard]] inline bool is_generated(std::span<std::string const> specs) {
     return std::all_of(specs.begin(), specs.end(),
@@ -39,12 +34,14 @@ namespace calm {
 
 namespace detail {
 
-// Throws errc::tokenizer if only one of source and vocabulary is the Markov one.
+// Throws errc::tokenizer if only one of source and vocabulary has symbols.
 inline void require_vocabulary(std::span<std::string const> specs, tokenizer const& encoder) {
-    require(is_markov(specs) == encoder.is_markov(), errc::tokenizer,
-            encoder.is_markov()
-                ? "the vocabulary belongs to the markov source: give markov:N as text, or another vocabulary"
-                : "the symbols of markov:N are its tokens: give the vocabulary `markov`, not one of text");
+    if (has_own_symbols(specs) != encoder.specials().exist()) return;
+    throw error(errc::tokenizer,
+                encoder.specials().exist()
+                    ? "expected the vocabulary of the symbols of " + specs.front() + ", found one of text; give theirs"
+                    : "expected the source of the vocabulary's symbols, found text; give that source, or another "
+                      "vocabulary");
 }
 
 // Adds the ids of the selected documents to a corpus or token_file_writer.
@@ -90,7 +87,7 @@ inline std::string content_of(std::string const& path) {
 }  // namespace detail
 
 // The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory. Throws errc::data if no
-// document is selected, errc::tokenizer if only one of source and vocabulary is the Markov one, otherwise as
+// document is selected, errc::tokenizer if only one of source and vocabulary has symbols, otherwise as
 // visit_documents.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
@@ -159,7 +156,8 @@ inline std::string content_of(std::string const& path) {
 // Throws as visit_documents and bpe_trainer.
 [[nodiscard]] inline bpe_trainer counted_pieces(std::span<std::string const> specs,
                                                 document_selection const& selection) {
-    require(!is_markov(specs), errc::usage, "the symbols of markov:N are its tokens: there is no vocabulary to learn");
+    require(!has_own_symbols(specs), errc::usage, "the symbols of ", specs.front(),
+            " are its tokens: there is no vocabulary to learn");
     bpe_trainer trainer;
     visit_documents(specs, selection, [&](std::string_view part, bool ends) {
         trainer.add_part(part);

@@ -163,6 +163,11 @@ private:
     std::uint64_t tokens_;
 };
 
+// Whether the SPECs name symbols instead of text, which are their own tokens: markov:N.
+[[nodiscard]] inline bool has_own_symbols(std::span<std::string const> specs) {
+    return !specs.empty() && specs.front().starts_with("markov:");
+}
+
 // Parses and checks a list of SPECs. Throws as document_source::parse, and errc::usage for sources that cannot be
 // combined.
 [[nodiscard]] inline std::vector<document_source> document_sources(std::span<std::string const> specs) {

@@ -23,9 +23,9 @@ inline bool is_json_object(std::string_view bytes) {
 }  // namespace detail
 
 // Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. Lines of a
-// published vocabulary need its pattern (tokenizer::parse_lines), except Llama 3's. The output of markov().lines()
-// gives markov(). Throws errc::tokenizer with path and the line or key in question, and errc::usage for an unknown
-// pattern or one with a tokenizer.json, which states its own.
+// published vocabulary need its pattern (tokenizer::parse_lines), except Llama 3's. Throws errc::tokenizer with path
+// and the line or key in question, and errc::usage for an unknown pattern or one with a tokenizer.json, which states
+// its own.
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path,
                                                std::string_view pattern = {}) {
     if (detail::is_json_object(bytes)) {

@@ -1,6 +1,6 @@
 #pragma once
 // Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
-// survives the round trip. Alternatively the symbols of the Markov source, one character each.
+// survives the round trip. Alternatively symbols of one byte each, without special tokens.
 
 #include <concepts>
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "calm/base/detail/file.hpp"
 #include "calm/base/detail/sha256.hpp"
 #include "calm/base/error.hpp"
+#include "calm/base/quoted.hpp"
 #include "calm/base/token.hpp"
 #include "calm/text/bpe_trainer.hpp"
 #include "calm/text/corpus.hpp"
@@ -26,7 +27,6 @@
 #include "calm/text/detail/piece_cutter.hpp"
 #include "calm/text/detail/rank_lines.hpp"
 #include "calm/text/detail/vocabulary.hpp"
-#include "calm/text/markov.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
@@ -41,10 +41,13 @@ public:
     // The byte vocabulary, V = 259.
     tokenizer() : tokenizer(vocabulary::of_ranks(bpe_trainer().train(0))) {}
 
-    // The vocabulary of the Markov source: only its 64 symbols, V = 64. Other text is refused.
-    [[nodiscard]] static tokenizer markov() {
+    // One token per byte of the alphabet and no special tokens, for a source whose symbols are its tokens. Throws
+    // errc::usage for a repeated byte.
+    [[nodiscard]] static tokenizer of_symbols(std::string_view alphabet) {
         vocabulary symbols;
-        for (std::size_t i = 0; i < markov_alphabet.size(); ++i) symbols.tokens.add(markov_alphabet.substr(i, 1));
+        for (char const& symbol : alphabet)
+            require(symbols.tokens.add({&symbol, 1}) >= 0, errc::usage, "expected distinct symbols, found ",
+                    in_quotes({&symbol, 1}), " twice");
         return tokenizer(std::move(symbols));
     }
 
@@ -72,9 +75,9 @@ public:
         return train(trainer, size);
     }
 
-    // Parses `base64 rank` lines; the output of markov().lines() gives markov(). Lines of a published vocabulary need
-    // its pattern, a name of rank_families; Llama 3's own are recognised. Throws errc::tokenizer with path and line,
-    // errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
+    // Parses `base64 rank` lines. Lines of a published vocabulary need its pattern, a name of rank_families; Llama 3's
+    // own are recognised. Fewer than 256 tokens of one byte, the first not byte 0, are symbols. Throws errc::tokenizer
+    // with path and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path,
                                                std::string_view pattern = {});
 
@@ -111,7 +114,7 @@ public:
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
         auto const is_kept = [&] {
-            if (!is_markov() && lacks_bytes_) return false;
+            if (v_.specials.exist() && lacks_bytes_) return false;
             auto const read = parse_lines(text, "the lines");
             return read.is_pattern_known() && read.fingerprint() == fingerprint();
         };
@@ -126,20 +129,8 @@ public:
         encode(text, ids);
         return ids;
     }
-    // Appends the ids to `ids`. Throws errc::data for a byte that is not a token of the vocabulary, as token_stream,
-    // and errc::tokenizer for a character that is not a symbol of the Markov vocabulary.
-    void encode(std::string_view text, std::vector<token_id>& ids) const {
-        if (is_markov()) {
-            for (std::size_t i = 0; i < text.size(); ++i) {
-                token_id const id = v_.tokens.find(text.substr(i, 1));
-                require(id >= 0, errc::tokenizer, "byte ", i,
-                        " of the text is not a symbol of the markov source: expected ", markov_alphabet);
-                ids.push_back(id);
-            }
-        } else {
-            encode_text(text, ids);
-        }
-    }
+    // Appends the ids to `ids`. Throws errc::data for a byte that is not a token of the vocabulary, as token_stream.
+    void encode(std::string_view text, std::vector<token_id>& ids) const;
 
     // The text of ids; special tokens print nothing. Throws errc::tokenizer for an id outside 0..V-1.
     [[nodiscard]] std::string decode(std::span<token_id const> ids) const {
@@ -162,8 +153,6 @@ public:
     [[nodiscard]] token_id bos() const { return v_.specials.bos; }
     [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // end of a document, or -1
     [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // pads patches, or -1
-    // Whether it is the vocabulary of the Markov source. All others have at least 256 tokens.
-    [[nodiscard]] bool is_markov() const { return v_.tokens.size() < 256; }
 
     // BOS, EOS and PAD.
     [[nodiscard]] special_tokens specials() const { return v_.specials; }
@@ -209,11 +198,11 @@ public:
         return hash.hex();
     }
 
-    // The pattern of a piece, for config.json; empty for symbols, and of several patterns one per line.
+    // The pattern of a piece, for config.json; of several patterns one per line.
     [[nodiscard]] std::string pattern() const {
         std::string lines;
         for (auto const& one : v_.patterns) lines += (lines.empty() ? "" : "\n") + one->pattern();
-        return is_markov() ? std::string() : lines;
+        return lines;
     }
 
     // Whether text is changed to Unicode's normalization form C first; decode(encode(text)) may then differ from text.
@@ -258,7 +247,6 @@ private:
                 v_.tokens.find({&byte, 1}) >= 0, errc::data, "byte ", int{static_cast<std::uint8_t>(byte)},
                 " of the text has no token in this vocabulary: remove it from the text or choose another tokenizer");
     }
-    void encode_text(std::string_view text, std::vector<token_id>& ids) const;
 
     vocabulary v_;
     bool lacks_bytes_;
@@ -274,10 +262,7 @@ public:
         added_normalized_(tokenizer.v_.added_normalized), pieces_(tokenizer.v_.patterns) {}
 
     // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
-    void push(std::string_view part, std::vector<token_id>& ids) {
-        if (tokenizer_.is_markov()) return tokenizer_.encode(part, ids);
-        search(part, false, ids);
-    }
+    void push(std::string_view part, std::vector<token_id>& ids) { search(part, false, ids); }
     // Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
         search({}, true, ids);
@@ -324,7 +309,7 @@ private:
     piece_cutter pieces_;
 };
 
-inline void tokenizer::encode_text(std::string_view text, std::vector<token_id>& ids) const {
+inline void tokenizer::encode(std::string_view text, std::vector<token_id>& ids) const {
     token_stream stream(*this);
     stream.push(text, ids);
     stream.finish(ids);
@@ -334,6 +319,14 @@ namespace detail {
 // SHA-256 of Llama 3's published vocabulary, as fingerprint() has it.
 inline constexpr std::string_view llama3_fingerprint =
     "adb67458c314f5a218d4ae572ae6a1531f027d724595907227302c25bde7563b";
+
+// Whether a table has only symbols. Vocabularies of text that are trained here begin with byte 0.
+inline bool are_symbols(token_table const& table) {
+    if (table.size() == 0 || table.size() >= 256 || table.bytes(0) == std::string_view("\0", 1)) return false;
+    for (token_id id = 0; id < table.size(); ++id)
+        if (table.bytes(id).size() != 1) return false;
+    return true;
+}
 
 // Throws errc::usage for an unknown pattern, errc::tokenizer if the vocabulary would be too large or needs NFC in a
 // program that was built without.
@@ -356,11 +349,7 @@ inline vocabulary vocabulary_of(token_table ranks, std::string_view pattern, std
 
 inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path, std::string_view pattern) {
     token_table table = parse_rank_lines(text, path);
-    if (tokenizer symbols = markov(); pattern.empty() && table.size() == symbols.vocabulary_size()) {
-        bool equal = true;
-        for (token_id id = 0; id < table.size(); ++id) equal = equal && table.bytes(id) == symbols.bytes(id);
-        if (equal) return symbols;
-    }
+    if (pattern.empty() && detail::are_symbols(table)) return tokenizer(vocabulary{.tokens = std::move(table)});
     if (int const byte = detail::missing_byte(table); byte >= 0)
         throw error(
             errc::tokenizer, path, "line " + std::to_string(table.size() + 1),

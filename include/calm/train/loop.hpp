@@ -70,7 +70,7 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 
 }  // namespace detail
 
-// Trains an autoencoder that has memory for values and gradients (autoencoder, AdamW and rates in docs/mathematics.md).
+// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics.md).
 // The source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
 // before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,

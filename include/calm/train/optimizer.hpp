@@ -53,7 +53,7 @@ public:
                     ", found none; call calm::allocate with an arena for each first");
             auto const [begin, end] = work != nullptr ? work->own(i) : data_parallel::part{0, p.value.size()};
             auto const moment = [&, size = end - begin] {
-                auto const zeros = moments_.template take<T>(extents<dyn>(size));
+                auto const zeros = state_arena_.template take<T>(extents<dyn>(size));
                 detail::memory_of<Backend>::clear(zeros.data(), static_cast<std::size_t>(zeros.size()) * sizeof(T));
                 return zeros.data();
             };
@@ -69,17 +69,17 @@ public:
         ranges_ = detail::ranges_of(slots_);
         auto const count = static_cast<index_t>(ranges_.size());
         auto const one = extents<1>();
-        memory_ = {device_table(moments_, slots_),
-                   device_table(moments_, ranges_),
+        memory_ = {device_table(state_arena_, slots_),
+                   device_table(state_arena_, ranges_),
                    count,
-                   moments_.template take<double>(extents<dyn>(1 + count)).data(),
-                   moments_.template take<detail::adamw_arguments<T>>(one).data(),
-                   moments_.template take<detail::adamw_record>(one).data()};
+                   state_arena_.template take<double>(extents<dyn>(1 + count)).data(),
+                   state_arena_.template take<detail::adamw_arguments<T>>(one).data(),
+                   state_arena_.template take<detail::adamw_record>(one).data()};
         detail::memory_of<Backend>::clear(memory_.record, sizeof(detail::adamw_record));
         all_ = memory_;
         if (work != nullptr) {
             all_.count = work->ranges();
-            all_.sums = moments_.template take<double>(extents<dyn>(1 + all_.count)).data();
+            all_.sums = state_arena_.template take<double>(extents<dyn>(1 + all_.count)).data();
         }
         outcomes_.reserve(static_cast<std::size_t>(outcomes_kept));
     }
@@ -90,31 +90,31 @@ public:
     // too. Returns the gradient norm before clipping. Throws errc::usage naming the first parameter without a gradient
     // (all that a dry run checks), and errc::non_finite naming the first bad tensor and ctx.step; weights and optimizer
     // state are then unchanged.
-    double step(context<Backend>& ctx, double rate, double loss = 0) requires host_memory<Backend> {
+    double step(context<Backend>& ctx, double learning_rate, double loss = 0) requires host_memory<Backend> {
         require_gradients(ctx);
         double norm = 0;
         if (ctx.is_dry_run())
             update_hidden(ctx);
         else
-            norm = update(ctx, rate, loss).norm;
+            norm = update(ctx, learning_rate, loss).norm;
         forget_marks();
         return norm;
     }
     // Reads the loss from a view.
-    double step(context<Backend>& ctx, double rate,
+    double step(context<Backend>& ctx, double learning_rate,
                 vector_view<double const, 1, Backend> const& loss) requires host_memory<Backend> {
-        return step(ctx, rate, loss[0]);
+        return step(ctx, learning_rate, loss[0]);
     }
     // Enqueues the update on a device without waiting. The device checks loss and gradients: from the first non-finite
     // step on it changes nothing until `require_finite` has reported. Throws errc::usage for parameters without
     // gradients, and errc::non_finite for a learning rate that is not usable.
-    void step(context<Backend>& ctx, double rate, double loss = 0) requires device_memory<Backend> {
-        ask(ctx, rate, loss, nullptr);
+    void step(context<Backend>& ctx, double learning_rate, double loss = 0) requires device_memory<Backend> {
+        ask(ctx, learning_rate, loss, nullptr);
     }
     // Reads the loss in device memory.
-    void step(context<Backend>& ctx, double rate,
+    void step(context<Backend>& ctx, double learning_rate,
               vector_view<double const, 1, Backend> const& loss) requires device_memory<Backend> {
-        ask(ctx, rate, 0, loss.data());
+        ask(ctx, learning_rate, 0, loss.data());
     }
 
     // Outcomes of the last n steps, in order, at most outcomes_kept; waits for a device. There are fewer if a step was
@@ -162,7 +162,7 @@ public:
     // First and second moment of every parameter, named as in torch's AdamW: exp_avg.<parameter>,
     // exp_avg_sq.<parameter>; Muon has only the first. With updates() they are the whole optimizer state; each rank has
     // its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
-    // `copy_moments_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
+    // `copy_state_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {
@@ -175,12 +175,12 @@ public:
         });
     }
     // Copies the current optimizer state into what tensors() returned; waits for a device.
-    void copy_moments_to_host(context<Backend> const& ctx) {
+    void copy_state_to_host(context<Backend> const& ctx) {
         for_each_copy([&](T* there, std::span<T> here) { copy_to_host(ctx, here, there); });
     }
     // Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
     // sizes. All ranks call it.
-    [[nodiscard]] std::vector<optimizer_tensor> gather_moments() {
+    [[nodiscard]] std::vector<optimizer_tensor> gather_state() {
         copies_.resize(work_->rank() == 0 ? 2 * slots_.size() : 0);
         auto all = tensors_of([&](std::size_t i, bool second, T*) {
             if (copies_.empty()) return place{};
@@ -217,7 +217,7 @@ public:
     [[nodiscard]] index_t updates() const { return updates_; }
     [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as given
     // Arena of the optimizer state and the partial sums, for the memory plan.
-    [[nodiscard]] arena<Backend> const& moments() const { return moments_; }
+    [[nodiscard]] arena<Backend> const& state_arena() const { return state_arena_; }
 
 private:
     // Elements of a moment on the host, and their offset in it.
@@ -271,21 +271,22 @@ private:
                     sentence("step ", step, ": ", what,
                              "; no weight was changed. Try a lower learning rate or a longer warm-up"));
     }
-    // The first update uses rate / (1 - beta1), which T must be able to represent.
-    [[nodiscard]] bool is_usable(double rate) const {
-        return rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1);
+    // The first update uses learning_rate / (1 - beta1), which T must be able to represent.
+    [[nodiscard]] bool is_usable(double learning_rate) const {
+        return learning_rate <= static_cast<double>(std::numeric_limits<T>::max()) * (1 - settings_.beta1);
     }
-    void require_usable(context<Backend> const& ctx, double rate) const {
-        if (!is_usable(rate))
-            fail(ctx.step, "expected a learning rate that fits the type of the weights, found " + six_digits(rate));
+    void require_usable(context<Backend> const& ctx, double learning_rate) const {
+        if (!is_usable(learning_rate))
+            fail(ctx.step,
+                 "expected a learning rate that fits the type of the weights, found " + six_digits(learning_rate));
     }
 
     // The next update, on the host.
-    step_outcome update(context<Backend>& ctx, double rate, double loss) {
-        upload_arguments(ctx, rate, loss);
+    step_outcome update(context<Backend>& ctx, double learning_rate, double loss) {
+        upload_arguments(ctx, learning_rate, loss);
         measure(ctx);
         require_finite(ctx);
-        require_usable(ctx, rate);
+        require_usable(ctx, learning_rate);
         detail::run_adamw(ctx, memory_);
         update_hidden(ctx);
         return memory_.record->steps[++updates_ % outcomes_kept];
@@ -316,11 +317,11 @@ private:
         return marks_.size();
     }
     // Enqueues the next update on a device.
-    void ask(context<Backend>& ctx, double rate, double loss, double const* loss_there) {
+    void ask(context<Backend>& ctx, double learning_rate, double loss, double const* loss_there) {
         require_gradients(ctx);
         if (!ctx.is_dry_run()) {
-            require_usable(ctx, rate);
-            upload_arguments(ctx, rate, loss);
+            require_usable(ctx, learning_rate);
+            upload_arguments(ctx, learning_rate, loss);
         }
         auto const work = [&] {
             measure(ctx, loss_there);
@@ -337,28 +338,28 @@ private:
     }
 
     // Writes the arguments of the next update; a learning rate that is not usable becomes 0.
-    void upload_arguments(context<Backend> const& ctx, double given_rate, double loss) const {
-        double const rate = is_usable(given_rate) ? given_rate : 0;
+    void upload_arguments(context<Backend> const& ctx, double given, double loss) const {
+        double const learning_rate = is_usable(given) ? given : 0;
         index_t const update = updates_ + 1;
         using corrected = typename detail::adamw_arguments<T>::corrected;
         auto const after = [&](index_t updates) {
             auto const count = static_cast<double>(updates);
             double const second_root = std::sqrt(1 - std::pow(settings_.beta2, count));
-            return corrected{static_cast<T>(rate / (1 - std::pow(settings_.beta1, count))),
+            return corrected{static_cast<T>(learning_rate / (1 - std::pow(settings_.beta1, count))),
                              static_cast<T>(1 / second_root)};
         };
         detail::adamw_arguments<T> const arguments{index_t{ctx.step},
                                                    update,
                                                    loss,
                                                    settings_.clip,
-                                                   static_cast<T>(1 - rate * settings_.weight_decay),
+                                                   static_cast<T>(1 - learning_rate * settings_.weight_decay),
                                                    static_cast<T>(1 - settings_.beta1),
                                                    static_cast<T>(settings_.beta2),
                                                    static_cast<T>(1 - settings_.beta2),
                                                    after(update),
                                                    after(update - hidden_from_),
                                                    static_cast<T>(settings_.eps),
-                                                   static_cast<T>(rate * settings_.muon)};
+                                                   static_cast<T>(learning_rate * settings_.muon)};
         copy_to_device(ctx, memory_.arguments, arguments);
     }
 
@@ -372,7 +373,7 @@ private:
 
     adamw_settings settings_;
     data_parallel* work_;  // null for one rank
-    arena<Backend> moments_{"optimizer state"};
+    arena<Backend> state_arena_{"optimizer state"};
     std::vector<detail::adamw_slot<T>> slots_;      // in the order of visit
     std::vector<own_mark> marks_;                   // in the same order
     std::vector<bool> uses_muon_;                   // in the same order: whether Muon updates it

@@ -19,17 +19,17 @@ namespace calm {
 
 // Learning rate after the warm-up; see schedule. A cosine falls until the last step or, in a run without a number of
 // steps, until its time is over.
-enum class rate_schedule { constant, cosine };
+enum class learning_rate_schedule { constant, cosine };
 
 // Duration and learning rate; the run ends at `steps` or `seconds`, whichever comes first.
 struct training_recipe {
-    index_t steps = 0;         // 0: limited by time alone
-    double seconds = 0;        // 0: limited by steps alone
-    index_t accumulation = 1;  // micro-batches per step; changes memory and the last bits (gradient_tree)
-    double rate = 1e-3;        // peak learning rate
-    index_t warmup = 100;      // steps until the peak
-    rate_schedule schedule = rate_schedule::constant;  // after the warm-up
-    adamw_settings optimizer;                          // AdamW and Muon
+    index_t steps = 0;            // 0: limited by time alone
+    double seconds = 0;           // 0: limited by steps alone
+    index_t accumulation = 1;     // micro-batches per step; changes memory and the last bits (gradient_tree)
+    double learning_rate = 1e-3;  // peak learning rate
+    index_t warmup = 100;         // steps until the peak
+    learning_rate_schedule schedule = learning_rate_schedule::constant;  // after the warm-up
+    adamw_settings optimizer;                                            // AdamW and Muon
     // How products round weights in a context that multiplies in bf16. With stochastic rounding all products of one
     // step read the same rounded copies (bf16_copies); on the CPU these take 4 bytes per number.
     weight_rounding rounding = weight_rounding::nearest;
@@ -60,7 +60,7 @@ struct autoencoder_recipe : training_recipe {
 struct language_model_recipe : training_recipe {
     // Muon at twice the learning rate of 2e-3.
     language_model_recipe() {
-        rate = 2e-3;
+        learning_rate = 2e-3;
         optimizer.muon = 2;
     }
 };
@@ -136,8 +136,9 @@ namespace detail {
 
 // Learning rates of a phase; `steps` counts only in a run limited by steps.
 inline schedule schedule_of(training_recipe const& r, index_t steps) {
-    if (r.schedule == rate_schedule::constant) return schedule::constant(r.rate, r.warmup);
-    return r.steps > 0 ? schedule::cosine(r.rate, r.warmup, steps) : schedule::cosine_of_time(r.rate, r.warmup);
+    if (r.schedule == learning_rate_schedule::constant) return schedule::constant(r.learning_rate, r.warmup);
+    return r.steps > 0 ? schedule::cosine(r.learning_rate, r.warmup, steps)
+                       : schedule::cosine_of_time(r.learning_rate, r.warmup);
 }
 
 inline void check(training_recipe const& r) {

@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates by step number, from 0, or by progress of the run (rates in docs/mathematics.md).
+// Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics.md).
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +33,8 @@ public:
         return made;
     }
 
-    // Learning rate of `step`; steps after the last keep its rate. `done`, in [0, 1], is the progress before the step
-    // and counts only for cosine_of_time.
+    // Learning rate of `step`; steps after the last have the last one. `done`, in [0, 1], is the progress before the
+    // step and counts only for cosine_of_time.
     [[nodiscard]] double operator()(index_t step, double done = 0) const {
         double const peak = of_time_ ? peak_ * fallen(done) : peak_;
         if (step < warmup_) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_);

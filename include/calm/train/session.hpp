@@ -78,15 +78,15 @@ private:
 
 // A recipe with a time limit and otherwise defaults: train_calm(ctx, model, blocks, for_seconds{60}).
 struct for_seconds {
-    double seconds;      // of the run, above 0
-    double rate = 0;     // peak learning rate; 0: the default
-    index_t tokens = 0;  // per step, for a language model in whole blocks; 0: the default
+    double seconds;            // of the run, above 0
+    double learning_rate = 0;  // peak learning rate; 0: the default
+    index_t tokens = 0;        // per step, for a language model in whole blocks; 0: the default
 
     // Converts to the recipe of an autoencoder or a language model.
     template <std::derived_from<training_recipe> Recipe> operator Recipe() const {
         Recipe r;
         r.seconds = seconds;
-        if (rate > 0) r.rate = rate;
+        if (learning_rate > 0) r.learning_rate = learning_rate;
         if (tokens <= 0) return r;
         if constexpr (requires { r.batch_tokens; })
             r.batch_tokens = tokens;

@@ -13,7 +13,7 @@ namespace calm {
 struct text_setting {
     index_t K = 4;                 // tokens per patch; 1 for an autoregressive model
     bool is_generated = false;     // stories or another grammar, which has no unseen patches
-    bool has_own_symbols = false;  // symbols of the Markov benchmark
+    bool has_own_symbols = false;  // symbols of a generated source, not text
     double minutes = 0;            // of the whole run; 0 if steps limit it
 };
 
@@ -53,8 +53,8 @@ constexpr index_t sequence_of_text(text_setting const& text) {
 inline autoencoder_recipe autoencoder_recipe_of_text(text_setting const& text) {
     autoencoder_recipe r;
     r.batch_tokens = detail::in_patches(2048, text.K, 1);  // larger steps would be too few
-    r.rate = 3e-3;
-    r.schedule = rate_schedule::cosine;
+    r.learning_rate = 3e-3;
+    r.schedule = learning_rate_schedule::cosine;
     r.objective.kl_weight = 0.02;  // the posterior stays predictable
     r.random_patches = text.is_generated ? 0 : 0.15;
     return r;
@@ -75,7 +75,7 @@ template <class Objective> calm_recipe<Objective> calm_recipe_of_text(text_setti
     calm_recipe<Objective> r;
     r.block_tokens = block_of_text(text);
     r.sequences = sequences_of_text(detail::sequence_of_text(text));
-    r.schedule = rate_schedule::cosine;
+    r.schedule = learning_rate_schedule::cosine;
     if constexpr (requires { r.objective.draft_weight; }) {
         r.objective.samples = 2;
         r.objective.targets = 4;

@@ -13,16 +13,15 @@
 namespace calm {
 
 // Everything besides model and text that a run needs to resume bit for bit (checkpoint.hpp and run_directory.hpp have
-// the files). `moments` refers to the optimizer's own memory. With several ranks each resumes from its shard, and rank
-// 0 is offered all shards.
+// the files). With several ranks each resumes from its shard, and rank 0 is offered all shards.
 struct training_state {
-    index_t step = 0;                       // steps done: the number of the next step, and of its random numbers
-    index_t updates = 0;                    // of the weights
-    index_t hidden_from = 0;                // updates before the optimizer state of hidden matrices began
-    index_t skipped = 0;                    // skipped steps: step = updates + skipped
-    index_t first_phase_steps = 0;          // steps of the first of two phases; 0 while it lasts
-    double seconds = 0;                     // duration of the run
-    std::vector<optimizer_tensor> moments;  // optimizer state, whose bytes the optimizer owns
+    index_t step = 0;               // steps done: the number of the next step, and of its random numbers
+    index_t updates = 0;            // of the weights
+    index_t hidden_from = 0;        // updates before the optimizer state of hidden matrices began
+    index_t skipped = 0;            // skipped steps: step = updates + skipped
+    index_t first_phase_steps = 0;  // steps of the first of two phases; 0 while it lasts
+    double seconds = 0;             // duration of the run
+    std::vector<optimizer_tensor> optimizer_state;  // refers to memory of the optimizer
 };
 
 // Why a state is offered: its interval, an evaluation that was just reported, the end of the run.
@@ -56,7 +55,7 @@ struct progress {
     double kl = none;                 // of an autoencoder
     double posterior_std = none;      // of an autoencoder
     double gradient_norm = none;      // before clipping
-    double rate = none;               // learning rate of the step
+    double learning_rate = none;      // learning rate of the step
     double tokens_per_second = none;  // over the last steps, at most throughput::window
     double share_of_peak = none;      // FLOP/s of products as a fraction of measure_peak, at most 1
     std::size_t memory = 0;           // bytes
@@ -78,7 +77,7 @@ struct training_callbacks {
     std::function<void(progress const&)> save;      // at its interval; not at the end
     std::function<void(progress const&)> ended;     // after the last step, before its checkpoint
     // The state, to be saved: together with `save`, after an evaluation, and after the last step, also if `stop` ended
-    // the run. At most once per step; the spans in `moments` must be read before it returns.
+    // the run. At most once per step; the spans in `optimizer_state` must be read before it returns.
     std::function<void(training_state const&, state_after)> checkpoint;
     // A step was skipped (skip_nonfinite), with the reason; called before `step`.
     std::function<void(progress const&, error const&)> skipped;

@@ -80,7 +80,7 @@ public:
         for (std::size_t i = 0; i < entries_.size(); ++i)
             if (!index_.emplace(entries_[i].name, i).second)
                 fail(entries_[i].header, entries_[i].name, "expected every entry once, found it twice");
-        check_places();
+        check_entries();
     }
 
     // In file order.
@@ -278,7 +278,7 @@ private:
     }
 
     // Checks that entries fill the file up to the central directory; data descriptors may follow the contents.
-    void check_places() const {
+    void check_entries() const {
         constexpr std::array<std::uint64_t, 5> descriptors{0, 12, 16, 20, 24};
         std::uint64_t end = 0;
         auto const check = [&](std::uint64_t begin, std::string_view name) {

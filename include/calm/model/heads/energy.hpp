@@ -18,7 +18,7 @@
 #include "calm/nn/norm.hpp"
 #include "calm/nn/repeated_layer.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 #include "calm/tensor/ops/repeat.hpp"
 #include "calm/tensor/ops/total.hpp"
 

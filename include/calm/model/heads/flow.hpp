@@ -11,7 +11,7 @@
 #include "calm/model/detail/heads/paired.hpp"
 #include "calm/model/detail/limits.hpp"
 #include "calm/model/flops.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 
 namespace calm {
 

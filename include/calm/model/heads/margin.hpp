@@ -12,7 +12,7 @@
 #include "calm/model/flops.hpp"
 #include "calm/nn/linear.hpp"
 #include "calm/nn/sequential.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 
 namespace calm {
 

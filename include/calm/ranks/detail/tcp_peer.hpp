@@ -34,19 +34,19 @@ public:
 
     [[nodiscard]] tcp_socket const& socket() const { return socket_; }
     [[nodiscard]] bool is_sending() const { return !sending_.empty(); }
-    [[nodiscard]] bool is_expecting() const { return !places_.empty(); }
+    [[nodiscard]] bool is_expecting() const { return !buffers_.empty(); }
     [[nodiscard]] bool has_ended() const { return ended_; }  // as far as drain() has seen
     [[nodiscard]] std::uint64_t messages_sent() const { return sent_; }
     [[nodiscard]] std::uint64_t messages_received() const { return received_; }
     [[nodiscard]] clock::time_point last_heard() const { return last_heard_; }
-    [[nodiscard]] std::size_t expected_bytes() const { return places_.front().size(); }
+    [[nodiscard]] std::size_t expected_bytes() const { return buffers_.front().size(); }
     [[nodiscard]] std::uint64_t found_bytes() const { return head_.bytes; }
     // One byte with the number of an error code, then the error message.
     [[nodiscard]] std::string const& failure() const { return failure_; }
 
-    // The bytes must stay until they are sent, and the place until it is filled.
+    // The bytes must stay until they are sent, and the buffer until it is filled.
     void send(std::span<std::byte const> bytes) { sending_.push_back({{bytes.size(), kind::message, 0}, bytes}); }
-    void expect(std::span<std::byte> place) { places_.push_back(place); }
+    void expect(std::span<std::byte> buffer) { buffers_.push_back(buffer); }
     // Queues a sign of life if nothing else is queued.
     void send_beat() {
         if (sending_.empty()) sending_.push_back({{0, kind::beat, 0}, {}});
@@ -78,7 +78,7 @@ public:
         }
         return true;
     }
-    // Receives bytes that have arrived, if there is a place for them. A failure of the other rank is reported only
+    // Receives bytes that have arrived, if there is a buffer for them. A failure of the other rank is reported only
     // instead of an expected message, or if `listens`. The other rank took part in all earlier exchanges, so this rank
     // may fail first with its own error, whenever it looks.
     event drain(bool listens = false) {
@@ -93,14 +93,14 @@ public:
                 continue;
             }
             if (head_.what != kind::message) return event::nonsense;
-            if (places_.empty()) return event::none;  // the other rank is ahead
-            auto const to = places_.front();
+            if (buffers_.empty()) return event::none;  // the other rank is ahead
+            auto const to = buffers_.front();
             if (head_.bytes != to.size()) return event::unequal;
             if (auto const rest = to.subspan(filled_ - sizeof head_); !rest.empty()) {
                 if (!receive(rest)) return event::ended;
                 if (filled_ < sizeof head_ + to.size()) return event::none;
             }
-            places_.pop_front();
+            buffers_.pop_front();
             filled_ = 0;
             ++received_;
         }
@@ -141,9 +141,9 @@ private:
 
     tcp_socket socket_;
     std::deque<outgoing> sending_;
-    std::deque<std::span<std::byte>> places_;  // of expected messages, in order
-    header head_{};                            // of the current message
-    std::size_t filled_ = 0;                   // bytes of it, with its header
+    std::deque<std::span<std::byte>> buffers_;  // of expected messages, in order
+    header head_{};                             // of the current message
+    std::size_t filled_ = 0;                    // bytes of it, with its header
     std::uint64_t sent_ = 0;
     std::uint64_t received_ = 0;
     clock::time_point last_heard_ = clock::now();

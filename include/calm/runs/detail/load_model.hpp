@@ -36,8 +36,8 @@ public:
     [[nodiscard]] unsupported_work unsupported() const override { return unsupported_by(ctx_); }
 
 protected:
-    loaded_model_of(index_t vocabulary, special_tokens const& special, model_place const& place) :
-        ctx_(context_at<Backend>(place)), special_(special), own_(vocabulary, model_mode::inference) {}
+    loaded_model_of(index_t vocabulary, special_tokens const& special, model_placement const& placement) :
+        ctx_(context_at<Backend>(placement)), special_(special), own_(vocabulary, model_mode::inference) {}
 
     context<Backend> ctx_;
     special_tokens special_;
@@ -50,13 +50,13 @@ template <class Model> class loaded_texts_of final : public loaded_text_batch {
 
 public:
     template <class... Arguments> explicit loaded_texts_of(Arguments&&... arguments) : batch_(arguments...) {}
-    [[nodiscard]] index_t places_left() const override { return batch_.places_left(); }
+    [[nodiscard]] index_t free_slots() const override { return batch_.free_slots(); }
     [[nodiscard]] bool empty() const override { return batch_.empty(); }
     index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) override {
         return batch_.begin(prompt, with_rule<rule_of<Model>>(settings));
     }
-    void end(index_t place) override { batch_.end(place); }
-    generation_result& result(index_t place) override { return batch_.result(place); }
+    void end(index_t slot) override { batch_.end(slot); }
+    generation_result& result(index_t slot) override { return batch_.result(slot); }
     void step(on_patch const& report) override { batch_.step(report); }
 
 private:
@@ -89,8 +89,8 @@ class loaded_calm final : public detail::loaded_language_model<calm_model<C, Spa
 
 public:
     loaded_calm(stored_model const& stored, index_t vocabulary, special_tokens const& special,
-                model_place const& place) :
-        detail::loaded_language_model<model_type>(vocabulary, special, place),
+                model_placement const& placement) :
+        detail::loaded_language_model<model_type>(vocabulary, special, placement),
         loss_(head_objective_of(stored.description)) {
         load_calm(this->ctx_, stored, this->own_.model);
     }
@@ -120,8 +120,8 @@ class loaded_autoencoder final : public detail::loaded_model_of<typename calm_mo
 
 public:
     loaded_autoencoder(stored_model const& stored, index_t vocabulary, special_tokens const& special,
-                       model_place const& place) :
-        detail::loaded_model_of<model_type>(vocabulary, special, place) {
+                       model_placement const& placement) :
+        detail::loaded_model_of<model_type>(vocabulary, special, placement) {
         load_autoencoder(this->ctx_, stored, this->own_.model);
     }
     std::vector<generation_result> generate(std::span<std::vector<token_id> const>, any_generation_settings const&,
@@ -147,8 +147,8 @@ template <autoregressive_configuration C, class Space>
 class loaded_autoregressive final : public detail::loaded_language_model<autoregressive_model<C, Space>> {
 public:
     loaded_autoregressive(stored_model const& stored, index_t vocabulary, special_tokens const& special,
-                          model_place const& place) :
-        detail::loaded_language_model<autoregressive_model<C, Space>>(vocabulary, special, place) {
+                          model_placement const& placement) :
+        detail::loaded_language_model<autoregressive_model<C, Space>>(vocabulary, special, placement) {
         load_autoregressive(this->ctx_, stored, this->own_.model);
     }
     evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,
@@ -160,19 +160,19 @@ public:
 
 // Loads a stored model of a configuration. Throws as load_calm, load_autoencoder and load_autoregressive.
 using load_function = std::unique_ptr<loaded_model>(stored_model const&, index_t vocabulary, special_tokens const&,
-                                                    model_place const&);
+                                                    model_placement const&);
 
 template <model_configuration auto C, class Space>
 std::unique_ptr<loaded_model> loaded(stored_model const& stored, index_t vocabulary, special_tokens const& special,
-                                     model_place const& place) {
+                                     model_placement const& placement) {
     if (stored.description.kind == model_kind::autoencoder)
-        return std::make_unique<loaded_autoencoder<C, Space>>(stored, vocabulary, special, place);
-    return std::make_unique<loaded_calm<C, Space>>(stored, vocabulary, special, place);
+        return std::make_unique<loaded_autoencoder<C, Space>>(stored, vocabulary, special, placement);
+    return std::make_unique<loaded_calm<C, Space>>(stored, vocabulary, special, placement);
 }
 template <autoregressive_configuration C, class Space>
 std::unique_ptr<loaded_model> loaded(stored_model const& stored, index_t vocabulary, special_tokens const& special,
-                                     model_place const& place) {
-    return std::make_unique<loaded_autoregressive<C, Space>>(stored, vocabulary, special, place);
+                                     model_placement const& placement) {
+    return std::make_unique<loaded_autoregressive<C, Space>>(stored, vocabulary, special, placement);
 }
 
 }  // namespace calm

@@ -11,7 +11,7 @@
 #include "calm/evaluate/evaluation_settings.hpp"
 #include "calm/model/head.hpp"
 #include "calm/ranks/process_group.hpp"
-#include "calm/runs/detail/model_place.hpp"
+#include "calm/runs/detail/model_placement.hpp"
 #include "calm/runs/detail/unsupported_work.hpp"
 #include "calm/sample/generate.hpp"
 #include "calm/text/bigram.hpp"
@@ -35,11 +35,11 @@ public:
     loaded_text_batch& operator=(loaded_text_batch const&) = delete;
     virtual ~loaded_text_batch() = default;
 
-    [[nodiscard]] virtual index_t places_left() const = 0;
+    [[nodiscard]] virtual index_t free_slots() const = 0;
     [[nodiscard]] virtual bool empty() const = 0;
     virtual index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) = 0;
-    virtual void end(index_t place) = 0;
-    virtual generation_result& result(index_t place) = 0;
+    virtual void end(index_t slot) = 0;
+    virtual generation_result& result(index_t slot) = 0;
     virtual void step(on_patch const& report) = 0;
 };
 

@@ -15,7 +15,7 @@
 #include "calm/tensor/detail/core/for_each.hpp"
 #include "calm/tensor/detail/core/working_set.hpp"
 #include "calm/tensor/detail/device/graph.hpp"
-#include "calm/tensor/ops/fill_places.hpp"
+#include "calm/tensor/ops/fill_rows.hpp"
 #include "calm/tensor/ops/rows.hpp"
 
 namespace calm {

@@ -84,7 +84,7 @@ struct put_number_kernel {
 // Members that device contexts have in addition; `Context` is the derived class.
 template <class Backend, class Context> class device_context_base : public context_base<Backend> {
 public:
-    bool products_in_bf16 = false;  // of float: multiply_in_bf16 (bf16_products.hpp)
+    bool products_in_bf16 = false;  // of float; multiply_in_bf16 sets it
 
     // For kernels: they read the step from device memory, so a replayed kernel draws for the step in which it runs.
     [[nodiscard]] key random(stream s) const {
@@ -215,5 +215,13 @@ private:
         for (index_t task = 0; task < tasks; ++task) f(data, task, 0);
     }
 };
+
+// From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
+// in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage
+// type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32. For the cpu see
+// bf16_products.hpp.
+template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
+    ctx.products_in_bf16 = true;
+}
 
 }  // namespace calm

@@ -1,20 +1,8 @@
 #pragma once
-// Products in bf16, for training: twice the multiplications per second on a CPU with AVX512-BF16; a GPU's tensor cores
-// multiply bf16 but not fp32. Under nvcc the cpu part is missing, like all SIMD kernels: use it in a source file that
-// another compiler builds.
+// Products in bf16 on the cpu, for training: twice the multiplications per second with AVX512-BF16. Under nvcc this is
+// missing, like all SIMD kernels: use it in a source file that another compiler builds. For devices see context.hpp.
 
 #include "calm/tensor/core/context.hpp"
-
-namespace calm {
-
-// From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
-// in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage
-// type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32.
-template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
-    ctx.products_in_bf16 = true;
-}
-
-}  // namespace calm
 
 #ifndef __CUDACC__
 

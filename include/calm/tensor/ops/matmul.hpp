@@ -10,8 +10,8 @@
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/detail/tuple.hpp"
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/tensor.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/detail/kernels/block/rows.hpp"
 #include "calm/tensor/detail/kernels/block/widened_product.hpp"
 #include "calm/tensor/detail/kernels/cpu/matmul.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // SiLU with a gate: silu(gate) * up, as in SwiGLU (Shazeer 2020). matmul can do it as an epilogue.
 
-#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"
 
 namespace calm {

@@ -100,10 +100,10 @@ public:
         while (!ranks_.empty()) {
             current = ranks_.top();
             ranks_.pop();
-            take_places(current);
+            take_positions(current);
             std::size_t at = 0;
-            while (at < places_.size() || !urgent_.empty()) {
-                std::uint64_t next = at < places_.size() ? key_of(current, places_[at]) : key_of(-1, nowhere);
+            while (at < positions_.size() || !urgent_.empty()) {
+                std::uint64_t next = at < positions_.size() ? key_of(current, positions_[at]) : key_of(-1, nowhere);
                 if (!urgent_.empty() && urgent_.top() < next) {
                     next = urgent_.top();
                     urgent_.pop();
@@ -166,14 +166,14 @@ private:
         first = static_cast<std::uint32_t>(waiting_.size() - 1);
     }
 
-    // Moves the list of a rank to places_, sorted.
-    void take_places(std::int32_t rank) {
-        places_.clear();
+    // Moves the list of a rank to positions_, sorted.
+    void take_positions(std::int32_t rank) {
+        positions_.clear();
         std::uint32_t& first = first_[static_cast<std::size_t>(rank)];
-        for (std::uint32_t i = first; i != nowhere; i = waiting_[i].next) places_.push_back(waiting_[i].begin);
+        for (std::uint32_t i = first; i != nowhere; i = waiting_[i].next) positions_.push_back(waiting_[i].begin);
         first = nowhere;
-        std::reverse(places_.begin(), places_.end());
-        if (!std::is_sorted(places_.begin(), places_.end())) std::sort(places_.begin(), places_.end());
+        std::reverse(positions_.begin(), positions_.end());
+        if (!std::is_sorted(positions_.begin(), positions_.end())) std::sort(positions_.begin(), positions_.end());
     }
 
     token_table const& table_;
@@ -182,7 +182,7 @@ private:
     std::vector<place> waiting_;
     std::vector<std::uint32_t> first_;  // list heads in waiting_, by rank
     std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> ranks_;  // with waiting positions
-    std::vector<std::uint32_t> places_;                                                   // of the current rank
+    std::vector<std::uint32_t> positions_;                                                // of the current rank
     std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> urgent_;
 };
 

@@ -34,15 +34,15 @@ public:
         cells_.push_back(edge);
         for (std::size_t const i : order) {
             if (weights_.empty() || weights_.back().second != pieces.count(i))
-                weights_.emplace_back(place_of(cells_.size()), pieces.count(i));
+                weights_.emplace_back(position_of(cells_.size()), pieces.count(i));
             for (char const c : pieces.piece(i)) cells_.push_back(static_cast<unsigned char>(c));
             cells_.push_back(edge);
         }
         for (std::size_t at = 0; at + 1 < cells_.size(); ++at) {
             if (cells_[at] == edge || cells_[at + 1] == edge) continue;
             pair_entry& entry = pairs_[key_of(cells_[at], cells_[at + 1])];
-            entry.count += weight(place_of(at));
-            entry.places.push_back(place_of(at));
+            entry.count += weight(position_of(at));
+            entry.positions.push_back(position_of(at));
         }
         for (auto const& [pair, entry] : pairs_) heap_.push({entry.count, pair});
         sizes_.assign(256, 1);
@@ -65,9 +65,9 @@ public:
             if (size_of(left) + size_of(right) > longest) continue;
             token_id const merged = table.add(std::string(table.bytes(left)) + std::string(table.bytes(right)));
             sizes_.push_back(size_of(left) + size_of(right));
-            auto places = std::move(found->second.places);
-            if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
-            for (std::uint32_t const at : places) merge_at(at, left, right, merged);
+            auto positions = std::move(found->second.positions);
+            if (!std::is_sorted(positions.begin(), positions.end())) std::sort(positions.begin(), positions.end());
+            for (std::uint32_t const at : positions) merge_at(at, left, right, merged);
             pairs_.erase(best.pair);
             offer_grown();
             return true;
@@ -91,19 +91,19 @@ private:
     };
     struct pair_entry {
         std::int64_t count = 0;
-        std::vector<std::uint32_t> places;  // positions where it begins, or once did
+        std::vector<std::uint32_t> positions;  // positions where it begins, or once did
     };
 
     static pair_key key_of(token_id left, token_id right) {
         return static_cast<pair_key>(left) << 32 | static_cast<pair_key>(right);
     }
-    static std::uint32_t place_of(std::size_t at) { return static_cast<std::uint32_t>(at); }
+    static std::uint32_t position_of(std::size_t at) { return static_cast<std::uint32_t>(at); }
     [[nodiscard]] std::uint32_t size_of(token_id id) const { return sizes_[static_cast<std::size_t>(id)]; }
 
     // The count of the piece at a position.
     [[nodiscard]] std::int64_t weight(std::uint32_t at) const {
         auto const after = std::upper_bound(weights_.begin(), weights_.end(), at,
-                                            [](std::uint32_t place, auto const& w) { return place < w.first; });
+                                            [](std::uint32_t position, auto const& w) { return position < w.first; });
         return std::prev(after)->second;
     }
 
@@ -115,7 +115,7 @@ private:
         std::uint32_t const end = middle + size_of(right);
         std::int64_t const count = weight(at);
         if (token_id const last = cells_[at - 1]; last != edge) {
-            std::uint32_t const before = last < 0 ? at - place_of(static_cast<std::size_t>(-last)) : at - 1;
+            std::uint32_t const before = last < 0 ? at - position_of(static_cast<std::size_t>(-last)) : at - 1;
             move_count(key_of(cells_[before], left), key_of(cells_[before], merged), count, before);
         }
         if (token_id const next = cells_[end]; next != edge)
@@ -127,9 +127,9 @@ private:
     void move_count(pair_key from, pair_key to, std::int64_t count, std::uint32_t at) {
         pairs_[from].count -= count;
         pair_entry& entry = pairs_[to];
-        if (entry.places.empty()) grown_.push_back(to);
+        if (entry.positions.empty()) grown_.push_back(to);
         entry.count += count;
-        entry.places.push_back(at);
+        entry.positions.push_back(at);
     }
     // Queues the pairs with the new token; only they grow.
     void offer_grown() {

@@ -38,17 +38,17 @@ template <class T> struct hidden_matrix {
     index_t columns;
 };
 
-// Updates the values (n) of a slot with x (n), at `rate` times Muon's learning rate. Does nothing after a non-finite
+// Updates the values (n) of a slot with x (n), at `factor` times Muon's learning rate. Does nothing after a non-finite
 // update.
 template <class T> struct muon_update {
     adamw_memory<T> all;
     adamw_slot<T> slot;
     T const* x;
-    T rate;
+    T factor;
     CALM_HD void operator()(index_t i) const {
         if (all.record->bad_update != 0) return;
         T const keep = slot.decays ? all.arguments->keep : T{1};
-        slot.value[i] = slot.value[i] * keep - all.arguments->muon * rate * x[i];
+        slot.value[i] = slot.value[i] * keep - all.arguments->muon * factor * x[i];
     }
 };
 // Clears the gradient (n), unless an update was not finite.
@@ -130,8 +130,8 @@ void update_by_muon(context<Backend>& ctx, adamw_memory<T> const& all, adamw_slo
     if (slot.size > 0) {
         arena_scope const scope(ctx.workspace);
         auto const x = orthogonalised(ctx, ahead);
-        double const rate = 0.2 * std::sqrt(static_cast<double>(std::max(m.rows, m.columns)));
-        for_each(ctx, slot.size, muon_update<T>{all, slot, x.data() + m.first, static_cast<T>(rate)});
+        double const factor = 0.2 * std::sqrt(static_cast<double>(std::max(m.rows, m.columns)));
+        for_each(ctx, slot.size, muon_update<T>{all, slot, x.data() + m.first, static_cast<T>(factor)});
     }
     for_each(ctx, ahead.size(), forget_gradient<T>{all, m.gradient});
 }

@@ -181,7 +181,7 @@ public:
             std::vector<part> sent(step.chunks.size()), received(sent);
             if (self != 0) sent[0] = own_chunk;
             if (self == 0) received = step.chunks;
-            ranks_.exchange(sends(here.data(), sent), places(here.data(), received));
+            ranks_.exchange(sends(here.data(), sent), receive_buffers(here.data(), received));
             for (index_t i = step.begin; self == 0 && i < step.end; ++i) {
                 auto const& one = whole_.all.parts[static_cast<std::size_t>(i)];
                 if (auto* const place = static_cast<T*>(to[static_cast<std::size_t>(one.slot)]); place != nullptr)
@@ -300,7 +300,7 @@ private:
         for (auto const& one : to) bytes.push_back(std::as_bytes(among(all, one)));
         return bytes;
     }
-    static std::vector<process_group::received> places(T* all, std::vector<part> const& from) {
+    static std::vector<process_group::received> receive_buffers(T* all, std::vector<part> const& from) {
         std::vector<process_group::received> bytes;
         for (auto const& one : from) bytes.push_back(std::as_writable_bytes(among(all, one)));
         return bytes;
@@ -309,15 +309,15 @@ private:
     // device the exchange is done on return, or is enqueued on the stream.
     void start_exchange(buffers const& in, std::vector<part> const& to, std::vector<part> const& from) {
         if constexpr (host_memory<Backend>) {
-            ranks_.start_exchange(sends(in.sent, to), places(in.received, from));
+            ranks_.start_exchange(sends(in.sent, to), receive_buffers(in.received, from));
         } else if (ranks_.devices != nullptr) {
-            ranks_.exchange_on_devices(sends(in.sent, to), places(in.received, from));
+            ranks_.exchange_on_devices(sends(in.sent, to), receive_buffers(in.received, from));
         } else {
             auto const sent = all_of(to), received = all_of(from);
             sent_here_.resize(std::max(sent_here_.size(), static_cast<std::size_t>(sent.end)));
             received_here_.resize(std::max(received_here_.size(), static_cast<std::size_t>(received.end)));
             copy_to_host(ctx_, among(sent_here_.data(), sent), in.sent + sent.begin);
-            ranks_.exchange(sends(sent_here_.data(), to), places(received_here_.data(), from));
+            ranks_.exchange(sends(sent_here_.data(), to), receive_buffers(received_here_.data(), from));
             copy_to_device(ctx_, in.received + received.begin,
                            std::span<T const>(among(received_here_.data(), received)));
         }

@@ -65,9 +65,9 @@ public:
         recipe_(r), callbacks_(callbacks), size_(size), part_(part),
         own_micro_batches_(is_distributed() ? part->micro_batches(r.accumulation) : r.accumulation),
         weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes), micro_(micro),
-        next_batch_(next_batch), rates_{schedule_of(r, r.steps - first_phase_steps(r)),
-                                        r.first_phase > 0 ? schedule_of(r, first_phase_steps(r))
-                                                          : schedule_of(r, r.steps)},
+        next_batch_(next_batch), schedules_{schedule_of(r, r.steps - first_phase_steps(r)),
+                                            r.first_phase > 0 ? schedule_of(r, first_phase_steps(r))
+                                                              : schedule_of(r, r.steps)},
         optimizer_(parameters, r.optimizer, part), tree_(parameters, own_micro_batches_),
         logs_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((logs_at_once_ ? 1 : r.log_every) * r.accumulation)) {
@@ -128,8 +128,8 @@ private:
 
     [[nodiscard]] bool in_first_phase() const { return recipe_.first_phase > 0 && state_.first_phase_steps == 0; }
     // Learning rate of the next step.
-    [[nodiscard]] double rate() const {
-        return rates_[in_first_phase()](state_.step - state_.first_phase_steps, phase_progress());
+    [[nodiscard]] double learning_rate() const {
+        return schedules_[in_first_phase()](state_.step - state_.first_phase_steps, phase_progress());
     }
     [[nodiscard]] double phase_progress() const {
         double const first = recipe_.first_phase;
@@ -147,14 +147,14 @@ private:
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.max_pending(own_micro_batches_))) +
                                    (is_distributed() ? part_->buffer_bytes() : 0)},
                  {"optimizer state",
-                  (is_distributed() || recipe_.optimizer.muon > 0 ? optimizer_.moments().peak() : 2 * weights_) +
+                  (is_distributed() || recipe_.optimizer.muon > 0 ? optimizer_.state_arena().peak() : 2 * weights_) +
                       (gathers ? whole_bytes(optimizer_.tensors()) : 0)},
                  {ctx_.saved.name(), ctx_.saved.peak()},
                  {ctx_.workspace.name(), ctx_.workspace.peak()}}};
     }
 
     void resume() {
-        state_.moments = optimizer_.tensors();
+        state_.optimizer_state = optimizer_.tensors();
         if (callbacks_.resume) callbacks_.resume(state_);
         require(state_.step >= 0 && state_.step <= limits::steps && state_.skipped >= 0 && state_.seconds >= 0 &&
                     state_.first_phase_steps >= 0 && state_.first_phase_steps <= state_.step,
@@ -163,20 +163,20 @@ private:
         require(recipe_.first_phase > 0 || state_.first_phase_steps == 0, errc::usage,
                 "training: expected a recipe of two phases to resume a run of two phases, found one phase");
         optimizer_.resume_after(ctx_, state_.updates, state_.hidden_from);
-        if (is_distributed()) forget_moments();
+        if (is_distributed()) forget_optimizer_state();
     }
     // With several ranks, rank 0 has the state of all only while it is saved.
-    void forget_moments() {
-        state_.moments.clear();
+    void forget_optimizer_state() {
+        state_.optimizer_state.clear();
         optimizer_.forget_copies();
     }
-    void copy_moments_to_host() {
-        if (!is_distributed()) return optimizer_.copy_moments_to_host(ctx_);
-        state_.moments = optimizer_.gather_moments();
+    void copy_state_to_host() {
+        if (!is_distributed()) return optimizer_.copy_state_to_host(ctx_);
+        state_.optimizer_state = optimizer_.gather_state();
     }
 
     // One step; its outcome on a device is not known yet.
-    progress step(bool first_phase, double rate) {
+    progress step(bool first_phase, double learning_rate) {
         progress now;
         now.first_phase = first_phase;
         now.loss = now.cross_entropy = now.kl = now.posterior_std = 0;
@@ -203,13 +203,13 @@ private:
         copies.reset();  // the weights change
         std::span const of_step(losses, static_cast<std::size_t>(recipe_.accumulation));
         if (is_distributed() && !ctx_.is_dry_run()) part_->reduce_gradients(std::as_writable_bytes(of_step));
-        now.rate = rate;
+        now.learning_rate = learning_rate;
         if constexpr (device_memory<Backend>) {
             for_each(ctx_, 1, loss_of_step{loss_.data(), losses, recipe_.accumulation});
-            optimizer_.step(ctx_, rate, vector_view<double const, 1, Backend>(loss_.data(), extents<1>()));
+            optimizer_.step(ctx_, learning_rate, vector_view<double const, 1, Backend>(loss_.data(), extents<1>()));
         } else {
             add_losses(now, of_step);
-            now.gradient_norm = optimizer_.step(ctx_, rate, now.loss);
+            now.gradient_norm = optimizer_.step(ctx_, learning_rate, now.loss);
         }
         if (is_distributed() && !ctx_.is_dry_run()) part_->all_gather_values();
         return now;
@@ -245,7 +245,7 @@ private:
     // A step that is not finite has changed nothing, so it can be skipped if the host knows before the next one.
     progress step_or_skip(std::optional<error>& why) {
         try {
-            auto now = step(in_first_phase(), rate());
+            auto now = step(in_first_phase(), learning_rate());
             if (device_memory<Backend> && logs_at_once_)
                 set_outcome(now, optimizer_.last_outcome(ctx_), has_parts(now) ? losses_on_host(1) : no_losses());
             return now;
@@ -257,7 +257,7 @@ private:
         ++state_.skipped;
         progress now;
         now.first_phase = in_first_phase();
-        now.rate = rate();
+        now.learning_rate = learning_rate();
         return now;
     }
 
@@ -353,12 +353,12 @@ private:
         if (last || due || evaluates) {
             state_.seconds = earlier_seconds_ + speed.elapsed();
             if (last && callbacks_.ended) callbacks_.ended(now);
-            if (callbacks_.checkpoint || is_distributed()) copy_moments_to_host();
+            if (callbacks_.checkpoint || is_distributed()) copy_state_to_host();
             if (callbacks_.checkpoint && rank() == 0)
                 callbacks_.checkpoint(state_, last  ? state_after::end
                                               : due ? state_after::interval
                                                     : state_after::evaluation);
-            if (is_distributed()) forget_moments();
+            if (is_distributed()) forget_optimizer_state();
             sync_clock();
         }
         return last;
@@ -374,7 +374,7 @@ private:
     std::size_t frozen_bytes_;
     micro_batch_step const& micro_;
     batch_source const& next_batch_;
-    std::array<schedule, 2> rates_;  // of the only or second phase, then of the first
+    std::array<schedule, 2> schedules_;  // of the only or second phase, then of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
     std::optional<gradient_hooks<Space>> hooks_;  // with several ranks

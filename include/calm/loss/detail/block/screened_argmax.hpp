@@ -11,10 +11,10 @@
 #include "calm/base/bf16.hpp"
 #include "calm/base/token.hpp"
 #include "calm/loss/detail/block/cross_entropy.hpp"
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/kernel.hpp"
 #include "calm/tensor/core/math.hpp"
 #include "calm/tensor/core/packet.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 
 namespace calm::detail {

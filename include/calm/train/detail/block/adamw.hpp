@@ -37,14 +37,14 @@ template <class T> struct adamw_arguments {
     index_t update;  // number of this update, from 1
     double loss;     // of the step, unless the loss is in device memory
     double clip;     // largest norm; 0: no clipping
-    T keep;          // 1 - rate * weight_decay, for weights that decay
+    T keep;          // 1 - learning_rate * weight_decay, for weights that decay
     T towards;       // 1 - beta1
     T beta2;
     T rest2;  // 1 - beta2
     // Factors with the bias corrections of first and second moment.
     struct corrected {
-        T rate;  // learning rate / correction of the first moment
-        T root;  // 1 / sqrt(correction of the second moment)
+        T learning_rate;  // divided by the correction of the first moment
+        T root;           // 1 / sqrt(correction of the second moment)
     };
     corrected others;
     corrected hidden;  // for matrices between hidden states
@@ -109,7 +109,8 @@ template <class T> struct adamw_update {
         V const m = m0 + (g - m0) * splat<V>(arguments.towards);
         V const v = load<V>(slot.second + i) * splat<V>(arguments.beta2) + g * g * splat<V>(arguments.rest2);
         V const p = load<V>(slot.value + i) * splat<V>(keep) -
-                    splat<V>(corrected.rate) * m / (math::sqrt(v) * splat<V>(corrected.root) + splat<V>(arguments.eps));
+                    splat<V>(corrected.learning_rate) * m /
+                        (math::sqrt(v) * splat<V>(corrected.root) + splat<V>(arguments.eps));
         store(slot.first + i, m);
         store(slot.second + i, v);
         store(slot.value + i, p);

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "calm/base/bf16.hpp"
-#include "calm/tensor/detail/core/activations.hpp"
+#include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/detail/core/group.hpp"
 #include "calm/tensor/detail/kernels/block/matmul.hpp"
 #include "calm/tensor/detail/kernels/block/skinny_product.hpp"

@@ -9,7 +9,7 @@ namespace calm::detail {
 
 // x (R, each): values that `draw` makes of the keys of rngs (R), from number rngs[r].first * W on. A nonzero
 // seed_block selects that substream of each key. A block has a part of one row.
-template <class Draw, class T> struct draw_places_kernel {
+template <class Draw, class T> struct draw_rows_kernel {
     static constexpr int threads = draw_kernel<Draw, T>::threads;
     using shared = typename draw_kernel<Draw, T>::shared;
     Draw draw;
@@ -28,9 +28,9 @@ template <class Draw, class T> struct draw_places_kernel {
 };
 
 template <block_backend Backend, class Draw, class T>
-void run_draw_places(context<Backend> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
-                     mirrored_span<row_rng, Backend> const& rngs, std::uint64_t seed_block) {
-    draw_places_kernel<Draw, T> const kernel{draw, x, rngs.there, each, W, seed_block};
+void run_draw_rows(context<Backend> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
+                   mirrored_span<row_rng, Backend> const& rngs, std::uint64_t seed_block) {
+    draw_rows_kernel<Draw, T> const kernel{draw, x, rngs.there, each, W, seed_block};
     launch(ctx, rngs.size() * kernel.blocks(), kernel);
 }
 }  // namespace calm::detail

@@ -11,18 +11,19 @@
 namespace calm {
 
 // Where a model computes.
-struct model_place {
+struct model_placement {
     int threads = 0;                 // 0: all of the machine's; unused on a GPU
     std::optional<int> device = {};  // the number of the GPU; without one, the GPU that the process uses, or number 0
     std::uint64_t seed = 0;          // of the context
 };
 
-// A context for a model at this place. Throws as the constructors of context<Backend>.
-template <class Backend> context<Backend> context_at(model_place const& place) {
+// A context for a model at this placement. Throws as the constructors of context<Backend>.
+template <class Backend> context<Backend> context_at(model_placement const& placement) {
     if constexpr (std::is_same_v<Backend, cuda>)
-        return place.device ? context<Backend>(place.seed, *place.device) : context<Backend>(place.seed);
+        return placement.device ? context<Backend>(placement.seed, *placement.device)
+                                : context<Backend>(placement.seed);
     else
-        return context<Backend>(place.seed, place.threads);
+        return context<Backend>(placement.seed, placement.threads);
 }
 
 }  // namespace calm

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "calm/tensor/core/view.hpp"
-#include "calm/tensor/detail/kernels/block/fill_places.hpp"
+#include "calm/tensor/detail/kernels/block/fill_rows.hpp"
 #include "calm/tensor/ops/fill.hpp"
 
 namespace calm {
@@ -13,8 +13,8 @@ namespace calm {
 namespace detail {
 
 template <class Draw, class T>
-void run_draw_places(context<cpu> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
-                     mirrored_span<row_rng, cpu> const& rngs, std::uint64_t seed_block) {
+void run_draw_rows(context<cpu> const& ctx, Draw const& draw, T* x, index_t each, index_t W,
+                   mirrored_span<row_rng, cpu> const& rngs, std::uint64_t seed_block) {
     for (auto const& [draws, first] : rngs.here) {
         key own = draws;
         if (seed_block != 0) own.seed_block = seed_block;
@@ -31,7 +31,7 @@ template <class T, index_t W, class Backend>
 void fill_normal(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
                  mirrored_span<row_rng, Backend> const& rngs, rng_substream which = rng_substream::of_row()) {
     index_t const each = noise.size() / std::max<index_t>(1, rngs.size());
-    detail::run_draw_places(ctx, detail::draw_normals<T>{}, noise.data(), each, W, rngs, which.seed_block);
+    detail::run_draw_rows(ctx, detail::draw_normals<T>{}, noise.data(), each, W, rngs, which.seed_block);
 }
 // noise (R N, W) = low + uniform, drawn like the normals above.
 template <class T, index_t W, class Backend>
@@ -39,7 +39,7 @@ void fill_uniform(context<Backend> const& ctx, matrix_view<T, W, Backend> const&
                   mirrored_span<row_rng, Backend> const& rngs, std::type_identity_t<T> low = T{},
                   rng_substream which = rng_substream::of_row()) {
     index_t const each = noise.size() / std::max<index_t>(1, rngs.size());
-    detail::run_draw_places(ctx, detail::draw_uniforms<T>{low}, noise.data(), each, W, rngs, which.seed_block);
+    detail::run_draw_rows(ctx, detail::draw_uniforms<T>{low}, noise.data(), each, W, rngs, which.seed_block);
 }
 
 }  // namespace calm
