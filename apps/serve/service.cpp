@@ -38,7 +38,7 @@ namespace {
 
 constexpr char const* json_type = "application/json";
 constexpr char const* plain_type = "text/plain; charset=utf-8";
-constexpr index_t usual_context = 8192;                  // tokens: the caches of all texts grow with the longest
+constexpr index_t usual_context = 8192;                  // tokens: bounds the caches of all texts
 constexpr index_t prompt_patches = 128;                  // of prompts per step: other texts wait for them
 constexpr index_t exact_draws = 2000;                    // of the exact rule per patch: others wait for them
 constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer

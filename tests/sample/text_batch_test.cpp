@@ -3,7 +3,9 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "calm/sample/generate.hpp"
 #include "support/models.hpp"
@@ -52,6 +54,17 @@ std::vector<token_id> prompt_of(index_t patches) {
     std::vector<token_id> prompt;
     for (index_t i = 0; i < patches * K - 1; ++i) prompt.push_back(static_cast<token_id>((i * 37 + i / 11) % 90));
     return prompt;
+}
+
+// Resident bytes.
+std::size_t memory_of_process() {
+    std::ifstream in("/proc/self/smaps_rollup");
+    std::string word;
+    std::size_t kilobytes = 0;
+    while (in >> word && word != "Rss:") {
+    }
+    BOOST_REQUIRE((in >> kilobytes));
+    return kilobytes * 1024;
 }
 
 }  // namespace
@@ -182,6 +195,39 @@ BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
     BOOST_TEST(batch.places_left() == 2);
     while (!batch.empty()) step();
     BOOST_TEST(patches[is_long] == 20);
+}
+
+BOOST_AUTO_TEST_CASE(a_long_text_takes_memory_for_itself_and_gives_it_back) {
+    untrained const u;
+    context<> ctx(1, 1);
+    constexpr index_t places = 16, patches = 6000;
+    constexpr auto bytes_per_patch = static_cast<std::size_t>(2 * base.num_hidden_layers * base.num_key_value_heads *
+                                                              (base.hidden_size / base.num_attention_heads)) *
+                                     sizeof(float);
+    constexpr std::size_t own = patches * bytes_per_patch;
+    batch_type batch(ctx, u.model, special, places, 2 * patches);
+    auto const begin = [&](index_t length) { return batch.begin(prompt_of(length), {.max_tokens = K, .ends = {-1}}); };
+    std::size_t most = 0;
+    auto const step = [&] {
+        batch.step([&](index_t, generated_patch const&) {
+            most = memory_of_process();
+            return true;
+        });
+    };
+    auto const one_long_text = [&] {
+        for (index_t place = 1; place < places; ++place) begin(1);
+        begin(patches);
+        step();
+        BOOST_TEST(batch.empty());
+        return memory_of_process();
+    };
+    auto const before = one_long_text();  // once for the memory that is kept between texts
+    auto const after = one_long_text();
+    BOOST_TEST_MESSAGE(own << " bytes of keys and values; before, with and after the text " << before << ", " << most
+                           << ", " << after);
+    BOOST_TEST(most > before + own * 9 / 10);
+    BOOST_TEST(most < before + 2 * own);
+    BOOST_TEST(after < before + own / 10);
 }
 
 BOOST_AUTO_TEST_CASE(a_text_can_be_ended_and_its_place_is_free) {

@@ -142,7 +142,11 @@ private:
         bool under_way = false;
     };
 
-    void leave(index_t place) { texts_[static_cast<std::size_t>(place)].under_way = false; }
+    // The place is free again.
+    void leave(index_t place) {
+        texts_[static_cast<std::size_t>(place)].under_way = false;
+        session_.end(place);
+    }
 
     // The parts begin at fixed patches and each is computed alone, so that its bits depend on its prompt only.
     void compute_prompts() {
