@@ -38,7 +38,8 @@ namespace {
 
 constexpr char const* json_type = "application/json";
 constexpr char const* plain_type = "text/plain; charset=utf-8";
-constexpr index_t usual_context = 8192;                  // tokens: the caches of all texts grow with the longest
+constexpr index_t usual_context = 8192;                  // tokens: bounds the caches of all texts
+constexpr index_t prompt_patches = 128;                  // of prompts per step: other texts wait for them
 constexpr index_t exact_draws = 2000;                    // of the exact rule per patch: others wait for them
 constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer
 
@@ -214,9 +215,8 @@ private:
                             "\"prompt\": the vocabulary has no PAD: expected a multiple of " +
                                 std::to_string(model_->K) + " tokens, found " + std::to_string(begun),
                             "prompt", ""};
-        index_t const patches = (begun + model_->K - 1) / model_->K;
-        index_t const generated = (std::max<index_t>(1, max_tokens) + model_->K - 1) / model_->K;
-        if (patches + generated - 1 > model_->capacity) refuse_length(std::ssize(tokens), max_tokens);
+        if (patches_needed(special, tokens, max_tokens, model_->K) > model_->capacity)
+            refuse_length(std::ssize(tokens), max_tokens);
         return tokens;
     }
     [[noreturn]] void refuse_length(index_t prompt, index_t max_tokens) const {
@@ -372,7 +372,7 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
     auto const text = load_tokenizer(stored);
     auto const model = from.load(stored, text.vocabulary_size(), text.specials(),
                                  {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});
-    auto const batch = model->text_batch(o.at_once, capacity);
+    auto const batch = model->text_batch(o.at_once, capacity, prompt_patches);
     text_generator generator(*batch, static_cast<std::size_t>(o.queue));
     served_model const served{o.name.empty() ? name_of_model(stored.directory) : o.name,
                               &text,

@@ -63,8 +63,6 @@ std::size_t text_generator::active() const {
 }
 
 bool text_generator::next_orders(std::vector<text_order>& orders) {
-    // Few prompts per step, so that texts under way do not wait for many prompts of others.
-    constexpr std::size_t most_at_a_step = 8;
     orders.clear();
     std::unique_lock lock(mutex_);
     auto const under_way = static_cast<std::size_t>(
@@ -78,7 +76,7 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
         for (auto const& one : waiting) notify_receiver([&] { one.to->end(one.number, false); });
         return !batch_.empty();
     }
-    auto const room = std::min(most_at_a_step, static_cast<std::size_t>(batch_.free_slots()));
+    auto const room = static_cast<std::size_t>(batch_.free_slots());
     while (!queue_.empty() && orders.size() < room) {
         orders.push_back(std::move(queue_.front()));
         queue_.pop_front();
@@ -105,10 +103,17 @@ void text_generator::step() {
         cut = cut_;
     }
     std::vector<std::pair<text_order, bool>> ended;  // and whether at an end id
+    // Also those whose prompts are still computed, which have no patch yet.
+    for (std::size_t place = 0; place < under_way_.size(); ++place) {
+        auto& order = under_way_[place];
+        if (order.to == nullptr || (!cut && order.to->wanted())) continue;
+        batch_.end(static_cast<index_t>(place));
+        ended.emplace_back(std::exchange(order, {}), false);
+    }
     try {
         batch_.step([&](index_t place, generated_patch const& patch) {
             auto& order = under_way_[static_cast<std::size_t>(place)];
-            bool const continues = order.to->wanted() && order.to->take(order.number, patch) && !cut;
+            bool const continues = order.to->take(order.number, patch);
             if (continues && !patch.last) return true;
             ended.emplace_back(std::exchange(order, {}), patch.last && batch_.result(place).stopped_at_eos);
             return false;

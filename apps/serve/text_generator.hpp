@@ -57,7 +57,7 @@ public:
     void add(std::vector<text_order> orders);
     // No more texts are added; run() ends after the last one.
     void close();
-    // As close(), and ends all texts: those under way at their next patch.
+    // As close(), and ends all texts after the patch that they are at.
     void cut();
 
     [[nodiscard]] std::size_t most_queued() const { return most_queued_; }

@@ -2,6 +2,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,6 +21,20 @@ std::vector<float> positions(index_t count, float first) {
 
 matrix_view<float const, 3> in_rows(std::vector<float> const& values) {
     return {values.data(), extents<dyn, 3>(static_cast<index_t>(values.size()) / 3)};
+}
+
+// Bytes of memory that the cache holds now.
+std::size_t held_by(kv_cache<3> const& cache) {
+    auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    std::size_t held = 0;
+    for (auto const* part : {&cache.keys, &cache.values}) {
+        std::vector<unsigned char> there((static_cast<std::size_t>(part->extents().size()) * sizeof(float) + page - 1) /
+                                         page);
+        BOOST_REQUIRE(::mincore(const_cast<float*>(part->data()), there.size() * page, there.data()) == 0);
+        held += page * static_cast<std::size_t>(
+                           std::count_if(there.begin(), there.end(), [](unsigned char one) { return one % 2 == 1; }));
+    }
+    return held;
 }
 
 }  // namespace
@@ -69,13 +87,11 @@ BOOST_AUTO_TEST_CASE(a_full_cache_is_an_error_and_stays_valid) {
     BOOST_TEST(told([&] { cache.truncate(0, -1); }).find("at least 0, found -1") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(memory_grows_with_the_filled_positions) {
+BOOST_AUTO_TEST_CASE(sequences_of_any_length_keep_their_contents) {
     context<> ctx(1, 1);
-    constexpr index_t many = index_t{1} << 40;
+    constexpr index_t many = index_t{1} << 30;
     kv_cache<3> cache(2, many);
     BOOST_TEST(cache.capacity() == many);
-    BOOST_TEST(cache.room() <= 64);
-    // Two texts that outgrow the memory in turn keep their contents.
     std::vector<float> first, second;
     for (index_t n = 0; n < 40; ++n) {
         auto const add = [&](index_t sequence, index_t count, std::vector<float>& all) {
@@ -98,15 +114,37 @@ BOOST_AUTO_TEST_CASE(memory_grows_with_the_filled_positions) {
     };
     check(0, first);
     check(1, second);
-    BOOST_TEST(cache.room() >= 200);
-    BOOST_TEST(cache.room() < 400);
-    // Memory never exceeds the capacity, and a capacity beyond all memory is an error.
-    kv_cache<3> small(1, 65);
-    auto const all = positions(65, 1);
-    small.append(ctx, 0, rows(in_rows(all), 0, 64), rows(in_rows(all), 0, 64));
-    small.append(ctx, 0, rows(in_rows(all), 64, 1), rows(in_rows(all), 64, 1));
-    BOOST_TEST(small.room() == 65);
+    // A capacity beyond all addresses is an error.
     BOOST_CHECK_EXCEPTION((kv_cache<3>(index_t{1} << 60, many)), error,
                           [](error const& e) { return e.code() == errc::memory; });
+    BOOST_CHECK_EXCEPTION((kv_cache<3>(index_t{1} << 20, many)), error,
+                          [](error const& e) { return e.code() == errc::memory; });
     BOOST_CHECK_EXCEPTION((kv_cache<3>(1, -1)), error, [](error const& e) { return e.code() == errc::memory; });
+}
+
+BOOST_AUTO_TEST_CASE(memory_is_proportional_to_the_length_of_each_sequence) {
+    context<> ctx(1, 1);
+    constexpr index_t sequences = 8, capacity = 100'000, filled = 20'000;
+    kv_cache<3> cache(sequences, capacity);
+    auto const bytes_of = [&](index_t positions) { return static_cast<std::size_t>(positions * 3) * sizeof(float); };
+    // The sequence's own pages and few others, for keys and values.
+    auto const near = [&](std::size_t held, index_t positions) {
+        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        return held >= 2 * bytes_of(positions) && held <= 2 * (bytes_of(positions) + 6 * page);
+    };
+    BOOST_TEST(held_by(cache) == 0u);
+    auto const x = positions(filled, 1);
+    cache.append(ctx, 3, in_rows(x), in_rows(x));
+    BOOST_TEST(near(held_by(cache), filled), "found " << held_by(cache) << " bytes");
+    auto const few = positions(100, 7);
+    cache.append(ctx, 4, in_rows(few), in_rows(few));
+    cache.append(ctx, 2, in_rows(few), in_rows(few));
+    cache.release(3);
+    BOOST_TEST(near(held_by(cache), 200), "found " << held_by(cache) << " bytes");
+    BOOST_TEST(cache.length(3) == 0);
+    // Its neighbours keep their contents, and its place serves another text.
+    cache.append(ctx, 3, in_rows(few), in_rows(few));
+    for (index_t const sequence : {2, 3, 4})
+        for (std::size_t i = 0; i < few.size(); ++i)
+            BOOST_REQUIRE(cache.keys[sequence * capacity * 3 + static_cast<index_t>(i)] == few[i]);
 }

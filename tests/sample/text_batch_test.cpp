@@ -3,7 +3,9 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "calm/sample/generate.hpp"
 #include "support/models.hpp"
@@ -45,6 +47,24 @@ std::vector<request> many_requests(std::size_t count) {
 generation_result alone(model_type const& model, request const& one) {
     context<> ctx(1, 1);
     return generate(ctx, model, std::span<token_id const>(one.prompt), special, one.settings);
+}
+
+// A prompt of so many patches with its BOS.
+std::vector<token_id> prompt_of(index_t patches) {
+    std::vector<token_id> prompt;
+    for (index_t i = 0; i < patches * K - 1; ++i) prompt.push_back(static_cast<token_id>((i * 37 + i / 11) % 90));
+    return prompt;
+}
+
+// Resident bytes.
+std::size_t memory_of_process() {
+    std::ifstream in("/proc/self/smaps_rollup");
+    std::string word;
+    std::size_t kilobytes = 0;
+    while (in >> word && word != "Rss:") {
+    }
+    BOOST_REQUIRE((in >> kilobytes));
+    return kilobytes * 1024;
 }
 
 }  // namespace
@@ -111,6 +131,105 @@ BOOST_AUTO_TEST_CASE(not_even_the_last_bits_of_a_hidden_state_depend_on_other_te
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_long_prompt_gives_the_same_text_beside_others_and_in_any_round) {
+    untrained const u;
+    constexpr index_t part = batch_type::prompt_part, longest = 2 * part + 9;
+    std::vector<request> requests = many_requests(5);
+    for (index_t const patches : {longest, part, part + 1}) {
+        requests.push_back(requests[static_cast<std::size_t>(patches) % 5]);
+        requests.back().prompt = prompt_of(patches);
+    }
+    std::vector<generation_result> want;
+    for (auto const& one : requests) want.push_back(alone(u.model, one));
+    for (index_t const patches_per_step : {index_t{1}, part + 1, 10 * part}) {
+        context<> ctx(1, 2);
+        batch_type batch(ctx, u.model, special, 4, longest + 12, patches_per_step);
+        std::map<index_t, std::size_t> at;  // request by place
+        std::size_t next = requests.size(), compared = 0;
+        while (next > 0 || !batch.empty()) {
+            // The long ones first, so that all others are computed between their parts.
+            for (; next > 0 && batch.free_slots() > 0; --next)
+                at[batch.begin(requests[next - 1].prompt, requests[next - 1].settings)] = next - 1;
+            batch.step([&](index_t place, generated_patch const& patch) {
+                if (!patch.last) return true;
+                auto const& [tokens, expected] = std::pair(batch.result(place).tokens, want[at[place]].tokens);
+                BOOST_TEST(tokens == expected, boost::test_tools::per_element());
+                ++compared;
+                return true;
+            });
+        }
+        BOOST_TEST(compared == requests.size());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
+    untrained const u;
+    context<> ctx(1, 1);
+    constexpr index_t parts = 4;
+    batch_type batch(ctx, u.model, special, 3, 600, 1);  // one part per step
+    generation_settings const settings{.max_tokens = 20 * K, .ends = {-1}};
+    std::map<index_t, index_t> patches;  // by place
+    auto const step = [&] {
+        batch.step([&](index_t place, generated_patch const&) {
+            ++patches[place];
+            return true;
+        });
+    };
+    auto const earlier = batch.begin(prompt_of(2), settings);
+    step();
+    BOOST_TEST(patches[earlier] == 1);
+    auto const is_long = batch.begin(prompt_of(parts * batch_type::prompt_part), settings);
+    auto const later = batch.begin(prompt_of(2), settings);
+    BOOST_TEST(batch.free_slots() == 0);
+    for (index_t steps = 1; steps <= parts + 1; ++steps) {
+        step();
+        BOOST_TEST(patches[earlier] == 1 + steps);  // one patch per step
+        BOOST_TEST(patches[later] == steps - 1);    // its prompt came after the first part
+        BOOST_TEST(patches[is_long] == (steps > parts ? 1 : 0));
+    }
+    batch.end(earlier);
+    batch.end(later);
+    auto const another = batch.begin(prompt_of(parts * batch_type::prompt_part), settings);
+    step();
+    batch.end(another);  // between its parts
+    BOOST_TEST(batch.free_slots() == 2);
+    while (!batch.empty()) step();
+    BOOST_TEST(patches[is_long] == 20);
+}
+
+BOOST_AUTO_TEST_CASE(a_long_text_takes_memory_for_itself_and_gives_it_back) {
+    untrained const u;
+    context<> ctx(1, 1);
+    constexpr index_t places = 16, patches = 6000;
+    constexpr auto bytes_per_patch = static_cast<std::size_t>(2 * base.num_hidden_layers * base.num_key_value_heads *
+                                                              (base.hidden_size / base.num_attention_heads)) *
+                                     sizeof(float);
+    constexpr std::size_t own = patches * bytes_per_patch;
+    batch_type batch(ctx, u.model, special, places, 2 * patches);
+    auto const begin = [&](index_t length) { return batch.begin(prompt_of(length), {.max_tokens = K, .ends = {-1}}); };
+    std::size_t most = 0;
+    auto const step = [&] {
+        batch.step([&](index_t, generated_patch const&) {
+            most = memory_of_process();
+            return true;
+        });
+    };
+    auto const one_long_text = [&] {
+        for (index_t place = 1; place < places; ++place) begin(1);
+        begin(patches);
+        step();
+        BOOST_TEST(batch.empty());
+        return memory_of_process();
+    };
+    auto const before = one_long_text();  // once for the memory that is kept between texts
+    auto const after = one_long_text();
+    BOOST_TEST_MESSAGE(own << " bytes of keys and values; before, with and after the text " << before << ", " << most
+                           << ", " << after);
+    BOOST_TEST(most > before + own * 9 / 10);
+    BOOST_TEST(most < before + 2 * own);
+    BOOST_TEST(after < before + own / 10);
+}
+
 BOOST_AUTO_TEST_CASE(a_text_can_be_ended_and_its_place_is_free) {
     untrained const u;
     context<> ctx(1, 1);
@@ -138,11 +257,13 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_before_it_begins) {
     context<> ctx(1, 1);
     batch_type batch(ctx, u.model, special, 1, 3);
     std::vector<token_id> const prompt(static_cast<std::size_t>(2 * K - 1), 5);  // two patches after BOS
-    BOOST_TEST(batch_type::patches_needed(special, prompt, 1) == 2);
-    BOOST_TEST(batch_type::patches_needed(special, prompt, 2 * K) == 3);
-    BOOST_TEST(batch_type::patches_needed(special, prompt, 2 * K + 1) == 4);
+    BOOST_TEST(patches_needed(special, prompt, 1, K) == 2);
+    BOOST_TEST(patches_needed(special, prompt, 2 * K, K) == 3);
+    BOOST_TEST(patches_needed(special, prompt, 2 * K + 1, K) == 4);
     BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 2 * K + 1}), error);
     BOOST_CHECK_THROW(batch.begin(prompt, {.max_tokens = 0}), error);
+    BOOST_CHECK_EXCEPTION(batch.begin(std::vector<token_id>{5, 97}, {.max_tokens = K}), error,
+                          [](error const& e) { return e.code() == errc::tokenizer; });
     BOOST_TEST(batch.free_slots() == 1);
     batch.begin(prompt, {.max_tokens = 2 * K});
     while (!batch.empty()) batch.step([](index_t, generated_patch const&) { return true; });

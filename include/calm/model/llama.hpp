@@ -70,7 +70,7 @@ struct llama_stack
         [[nodiscard]] index_t capacity() const { return layers.front().capacity(); }
         // The number of cached positions of a sequence, 0 .. B - 1.
         [[nodiscard]] index_t length(index_t sequence) const { return layers.front().length(sequence); }
-        // The number of positions per sequence that memory is allocated for.
+        // The number of positions per sequence that memory, or addresses on a host, are allocated for.
         [[nodiscard]] index_t room() const { return layers.front().room(); }
         // Allocates memory for `count` more positions of each of these sequences. Throws errc::usage if they are full,
         // or errc::memory.
@@ -83,6 +83,10 @@ struct llama_stack
         // Shortens one sequence to at most its first `length` positions.
         void truncate(index_t sequence, index_t length) {
             for (auto& layer : layers) layer.truncate(sequence, length);
+        }
+        // Empties a sequence and on a host gives its memory back.
+        void release(index_t sequence) {
+            for (auto& layer : layers) layer.release(sequence);
         }
         // Shortens every sequence to at most `length` positions.
         void truncate(index_t length) {

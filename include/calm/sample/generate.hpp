@@ -46,7 +46,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     if (settings.max_tokens == 0 || prompts.empty()) return results;
     index_t longest = 0;
     for (auto const& prompt : prompts)
-        longest = std::max(longest, text_batch<Model, Backend>::patches_needed(special, prompt, settings.max_tokens));
+        longest = std::max(longest, patches_needed(special, prompt, settings.max_tokens, Model::K));
     text_batch<Model, Backend> batch(ctx, model, special, std::min(settings.at_once, std::ssize(prompts)), longest);
     std::vector<std::size_t> prompt_at(prompts.size());  // by place in the batch
     std::size_t next = 0;

@@ -75,6 +75,9 @@ public:
         append({&text, 1}, patches);
     }
 
+    // Empties a text and on a host gives the memory of its keys and values back.
+    void end(index_t text) { cache_.release(text); }
+
     // Continues texts, each named once, by the same number of whole patches: (S, T, K). Throws errc::usage for more
     // patches than the capacity or if no text is named.
     void append(std::span<index_t const> texts, std::span<token_id const> patches) {

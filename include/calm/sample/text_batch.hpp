@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "calm/sample/detail/independent_rows.hpp"
@@ -14,6 +17,7 @@
 #include "calm/sample/generation_session.hpp"
 #include "calm/sample/generation_settings.hpp"
 #include "calm/sample/sample_token.hpp"
+#include "calm/tensor/ops/row_ids.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
@@ -26,6 +30,14 @@ inline std::vector<token_id> after_bos(special_tokens const& special, std::span<
     return tokens;
 }
 
+// Patches of K tokens of a prompt after BOS and of max_tokens new tokens, all that a text's cache has to hold: nothing
+// follows the last patch.
+inline index_t patches_needed(special_tokens const& special, std::span<token_id const> prompt, index_t max_tokens,
+                              index_t K) {
+    index_t const begun = std::ssize(after_bos(special, prompt));
+    return (begun + K - 1) / K + (std::max<index_t>(1, max_tokens) + K - 1) / K - 1;
+}
+
 // What a step adds to a text.
 struct generated_patch {
     std::span<token_id const> fresh;  // new tokens; fewer than K at the text's end
@@ -34,69 +46,84 @@ struct generated_patch {
 };
 
 // A text depends on its model, prompt and settings only. On the cpu not even the last bits depend on the other texts
-// in the batch, on the time at which it began, or on threads; a device computes more rows in another order. Model and
-// context outlive the batch.
+// in the batch, on the time at which it began, or on threads; a device computes more rows in another order. Prompts are
+// computed in parts of fixed size (chunked prefill), each part alone, so that other texts can continue between two
+// parts. Model and context outlive the batch.
 template <class Model, class Backend = cpu> class text_batch {
 public:
     using settings_type = settings_of_generation<rule_of<Model>>;  // of one text
     static constexpr index_t K = Model::K;                         // tokens per patch
+    static constexpr index_t prompt_part = 128;                    // patches of a prompt that are computed at a time
 
     // Called for every patch with its text's place; false ends the text.
     using on_patch = std::function<bool(index_t text, generated_patch const&)>;
 
-    // Room for this many texts at a time, each of `capacity` patches with its prompt. Memory grows with their length.
+    // Room for this many texts at a time, each of `capacity` patches with its prompt. Memory grows with their length. A
+    // step computes parts of prompts until they have at least `prompt_patches` patches together; by default all.
     text_batch(context<Backend>& ctx, Model const& model, special_tokens const& special, index_t texts,
-               index_t capacity) :
+               index_t capacity, index_t prompt_patches = std::numeric_limits<index_t>::max()) :
         ctx_(ctx),
-        model_(model), special_(special), capacity_(capacity), session_(ctx, model, texts, capacity),
-        sampler_state_(ctx, model), texts_(static_cast<std::size_t>(texts)) {}
-
-    // Patches of a prompt after BOS and of max_tokens new tokens, all that a text's cache has to hold: nothing follows
-    // the last patch.
-    static index_t patches_needed(special_tokens const& special, std::span<token_id const> prompt, index_t max_tokens) {
-        index_t const begun = std::ssize(after_bos(special, prompt));
-        return (begun + K - 1) / K + std::max<index_t>(1, (max_tokens + K - 1) / K) - 1;
+        model_(model), special_(special), capacity_(capacity), prompt_patches_(prompt_patches),
+        session_(ctx, model, texts, capacity), sampler_state_(ctx, model), texts_(static_cast<std::size_t>(texts)) {
+        require(prompt_patches >= 1, errc::usage,
+                "calm::text_batch: expected at least 1 patch of prompts per step, found ", prompt_patches);
     }
 
     // How many more texts can begin.
-    [[nodiscard]] index_t free_slots() const { return std::ssize(texts_) - std::ssize(active_); }
-    [[nodiscard]] bool empty() const { return active_.empty(); }  // whether no text is under way
+    [[nodiscard]] index_t free_slots() const {
+        return std::ssize(texts_) - std::ssize(active_) - std::ssize(beginning_);
+    }
+    // Whether no text is under way.
+    [[nodiscard]] bool empty() const { return active_.empty() && beginning_.empty(); }
 
-    // Begins a text with its prompt (ids without BOS), at a place that is free; returns the place. `at_once` of the
-    // settings is unused. Throws errc::usage if no place is free, if max_tokens is less than 1, or if the text needs
-    // more patches than the capacity.
+    // Begins a text with its prompt (ids without BOS), at a place that is free; returns the place. The next steps
+    // compute the prompt. `at_once` of the settings is unused. Throws errc::usage if no place is free, if max_tokens is
+    // less than 1, or if the text is empty or needs more patches than the capacity; errc::tokenizer for an id outside
+    // the vocabulary.
     index_t begin(std::span<token_id const> prompt, settings_type const& settings) {
         require(free_slots() > 0, errc::usage, "calm::text_batch: expected at most ", texts_.size(), " texts");
         require(settings.max_tokens >= 1, errc::usage, "calm::text_batch: expected max_tokens of at least 1, found ",
                 settings.max_tokens);
-        index_t const needed = patches_needed(special_, prompt, settings.max_tokens);
+        index_t const needed = patches_needed(special_, prompt, settings.max_tokens, K);
         require(needed <= capacity_, errc::usage, "calm::text_batch: expected a prompt and max_tokens of at most ",
                 capacity_, " patches of ", K, " tokens, found ", needed);
-        index_t place = 0;
-        while (std::binary_search(active_.begin(), active_.end(), place)) ++place;
-        session_.begin(place, padded_prompt(after_bos(special_, prompt), K, special_.pad, settings.pad_left));
-        auto& begun = texts_[static_cast<std::size_t>(place)];
-        begun = {settings, {}};
-        if (begun.settings.ends.empty()) begun.settings.ends = {special_.eos};
-        active_.insert(std::upper_bound(active_.begin(), active_.end(), place), place);
+        auto tokens = padded_prompt(after_bos(special_, prompt), K, special_.pad, settings.pad_left);
+        require(!tokens.empty(), errc::usage, "calm::text_batch: expected a prompt of at least one patch");
+        detail::check_ids(tokens, model_.vocabulary());
+        auto const is_free = [](text const& one) { return !one.under_way; };
+        auto const found = std::find_if(texts_.begin(), texts_.end(), is_free);
+        auto const place = static_cast<index_t>(found - texts_.begin());
+        beginning_.push_back(place);
+        *found = {settings, {}, std::move(tokens), 0, true};
+        if (found->settings.ends.empty()) found->settings.ends = {special_.eos};
         return place;
     }
 
     // Ends a text before its time; its place is free.
-    void end(index_t place) { std::erase(active_, place); }
+    void end(index_t place) {
+        std::erase(active_, place);
+        std::erase(beginning_, place);
+        leave(place);
+    }
 
     // What a text has so far. After its end valid until its place is taken again.
     [[nodiscard]] generation_result& result(index_t place) { return texts_[static_cast<std::size_t>(place)].result; }
 
-    // Generates one patch for every text, and ends those whose patch is the last.
+    // Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is complete,
+    // and ends those whose patch is the last.
     void step(on_patch const& report) {
+        compute_prompts();
+        if (active_.empty()) return;
         detail::independent_rows_scope<Backend> const one_order(ctx_);
         sample();
         continuing_.clear();
         next_patches_.clear();
         for (std::size_t i = 0; i < active_.size(); ++i) {
             auto const patch = std::span<token_id const>(patches_).subspan(i * width, width);
-            if (!add_patch(active_[i], patch, took_[i], report)) continue;
+            if (!add_patch(active_[i], patch, took_[i], report)) {
+                leave(active_[i]);
+                continue;
+            }
             continuing_.push_back(active_[i]);
             next_patches_.insert(next_patches_.end(), patch.begin(), patch.end());
         }
@@ -110,7 +137,39 @@ private:
     struct text {
         settings_type settings;
         generation_result result;
+        std::vector<token_id> prompt;  // (patches, K), while it is computed
+        std::size_t computed = 0;      // tokens of it
+        bool under_way = false;
     };
+
+    // The place is free again.
+    void leave(index_t place) {
+        texts_[static_cast<std::size_t>(place)].under_way = false;
+        session_.end(place);
+    }
+
+    // The parts begin at fixed patches and each is computed alone, so that its bits depend on its prompt only.
+    void compute_prompts() {
+        for (index_t patches = 0; patches < prompt_patches_ && !beginning_.empty();) {
+            index_t const place = beginning_.front();
+            auto& one = texts_[static_cast<std::size_t>(place)];
+            auto const rest = std::span<token_id const>(one.prompt).subspan(one.computed);
+            auto const part = rest.first(std::min(rest.size(), static_cast<std::size_t>(prompt_part) * width));
+            if (one.computed == 0)
+                session_.begin(place, part);
+            else
+                session_.append({&place, 1}, part);
+            one.computed += part.size();
+            patches += std::ssize(part) / K;
+            beginning_.pop_front();
+            if (part.size() < rest.size()) {
+                beginning_.push_back(place);
+                continue;
+            }
+            one.prompt = {};
+            active_.insert(std::upper_bound(active_.begin(), active_.end(), place), place);
+        }
+    }
 
     [[nodiscard]] text const& text_of(std::size_t active) const {
         return texts_[static_cast<std::size_t>(active_[active])];
@@ -137,8 +196,9 @@ private:
     void sample_some(std::span<std::size_t const> some, settings_type const& settings) {
         std::vector<patch_rng> rngs;
         for (std::size_t const i : some) {
-            auto const& [its, made] = text_of(i);
-            rngs.push_back({active_[i], {{its.seed, stream::generation, its.prompt_number}, made.patches}});
+            auto const& its = text_of(i).settings;
+            auto const made = text_of(i).result.patches;
+            rngs.push_back({active_[i], {{its.seed, stream::generation, its.prompt_number}, made}});
         }
         std::vector<token_id> tokens(some.size() * width);
         auto const costs = sample_next(ctx_, model_, std::span<token_id>(tokens), session_.hidden(), settings.sampler,
@@ -151,7 +211,9 @@ private:
 
     // Adds a patch to a text, up to an end id or max_tokens; false if the text ends.
     bool add_patch(index_t place, std::span<token_id const> patch, sampling_cost const& took, on_patch const& report) {
-        auto& [settings, result] = texts_[static_cast<std::size_t>(place)];
+        auto& one = texts_[static_cast<std::size_t>(place)];
+        auto const& settings = one.settings;
+        auto& result = one.result;
         result.draws += took.draws;
         result.capped += took.capped ? 1 : 0;
         ++result.patches;
@@ -169,10 +231,12 @@ private:
     Model const& model_;
     special_tokens special_;
     index_t capacity_;
+    index_t prompt_patches_;  // per step
     generation_session<Model, Backend> session_;
     sampler_cache<Backend> sampler_state_;
     std::vector<text> texts_;          // by place
-    std::vector<index_t> active_;      // places of texts under way, ascending
+    std::deque<index_t> beginning_;    // places of texts whose prompts are not complete, the next one first
+    std::vector<index_t> active_;      // places of texts whose prompts are complete, ascending
     std::vector<token_id> patches_;    // (active, K)
     std::vector<sampling_cost> took_;  // (active)
     std::vector<index_t> continuing_;

@@ -72,8 +72,9 @@ public:
         return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
                               with_rule<rule_of<Model>>(settings), report);
     }
-    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity) override {
-        return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity);
+    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, index_t prompt_patches) override {
+        return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity,
+                                                        prompt_patches);
     }
 
 protected:
@@ -128,7 +129,7 @@ public:
                                             loaded_model::on_tokens const&) override {
         refuse();
     }
-    std::unique_ptr<loaded_text_batch> text_batch(index_t, index_t) override { refuse(); }
+    std::unique_ptr<loaded_text_batch> text_batch(index_t, index_t, index_t) override { refuse(); }
     evaluation evaluate(block_source const& blocks, bigram_table const*, std::span<index_t const>,
                         any_evaluation_settings const& settings, process_group* ranks) override {
         return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_,
