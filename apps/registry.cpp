@@ -142,6 +142,34 @@ entry const* made_before(std::string const& name, stored_model const& model) {
     }
 }
 
+// The key of entry::work for a device. Reports on standard error which one `auto` chose.
+std::string work_on(entry const& one, device_choice const& device, std::string const& held) {
+    if (device.name != "auto") return device.name + held;
+    // Only here, because looking for a GPU takes a while.
+    auto const gpu = one.work.find("cuda" + held);
+    std::string missing;
+    bool const there = as_first_rank([&] {  // all ranks take the same device
+        missing = gpu == one.work.end() ? one.name + " is not compiled for cuda" + held
+                                        : gpu->second.unavailable_reason(device.number_here());
+        return missing.empty();
+    });
+    auto const chosen = (there ? "cuda" : "cpu") + held;
+    log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
+    return chosen;
+}
+
+// Throws errc::device unless the reason why this machine lacks a device is empty.
+void require_no(std::string const& reason, device_choice const& device) {
+    if (!reason.empty())
+        throw error(errc::device, "--device " + device.text() + ": " + reason + "; leave --device out to use the cpu");
+}
+
+// Throws as entry::on() if a configuration on demand cannot be used for a device, before anything is compiled.
+void require_possible_on(entry const& one, device_choice const& device, std::string const& chosen) {
+    require_compiled_device(one, chosen);
+    if (chosen.starts_with("cuda")) require_no(missing_gpu(device.number_here()), device);
+}
+
 }  // namespace
 
 std::vector<entry> const& compiled_configurations() {
@@ -161,21 +189,10 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
 compiled_functions const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
     bool const is_auto = device.name == "auto";
     bool const is_bf16 = weights == held_weights::bf16;
-    std::string const held = is_bf16 ? "-bf16" : "";
-    auto chosen = device.name + held;
-    if (is_auto) {  // only here, because looking for a GPU takes a while
-        auto const gpu = work.find("cuda" + held);
-        std::string missing;
-        bool const there = as_first_rank([&] {  // all ranks take the same device
-            missing = gpu == work.end() ? name + " is not compiled for cuda" + held
-                                        : gpu->second.unavailable_reason(device.number_here());
-            return missing.empty();
-        });
-        chosen = (there ? "cuda" : "cpu") + held;
-        log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
-    }
+    auto const chosen = work_on(*this, device, is_bf16 ? "-bf16" : "");
     auto found = work.find(chosen);
     if (on_demand) {
+        if (found == work.end()) require_possible_on(*this, device, chosen);
         auto made = found == work.end() ? compiled_functions() : found->second;
         if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
     }
@@ -191,10 +208,15 @@ compiled_functions const& entry::on(device_choice const& device, held_weights we
                         " is compiled for " + compiled + ", not for " + chosen + others +
                         ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
     }
-    auto const why = is_auto && is_first_rank() ? "" : found->second.unavailable_reason(device.number_here());
-    if (!why.empty())
-        throw error(errc::device, "--device " + device.text() + ": " + why + "; leave --device out to use the cpu");
+    if (!is_auto || !is_first_rank()) require_no(found->second.unavailable_reason(device.number_here()), device);
     return found->second;
+}
+
+void entry::require_device(device_choice const& device) const {
+    if (on_demand)
+        require_possible_on(*this, device, work_on(*this, device, ""));
+    else
+        static_cast<void>(on(device));
 }
 
 entry const& configuration_named(std::string const& name) {

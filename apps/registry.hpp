@@ -42,6 +42,9 @@ struct entry {
     [[nodiscard]] compiled_functions const& on(device_choice const& device, held_weights weights = held_weights::f32,
                                                needed_work needed = needed_work::all) const;
 
+    // Throws what on() throws about the device, without compiling anything.
+    void require_device(device_choice const& device) const;
+
     // Whether the work for a key of `work` is compiled into the program.
     [[nodiscard]] bool is_compiled_for(std::string const& device) const { return work.contains(device); }
     [[nodiscard]] bool is_autoregressive() const { return sizes.index() == 1; }

@@ -1,5 +1,6 @@
 #include "plugin/plugin.hpp"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,9 +20,9 @@ namespace calm::apps {
 
 namespace {
 
-// How the program itself was compiled: compiler, include_directories of other libraries, definitions and options. And
-// the folders of its own headers: library_in_sources and programs_in_sources; installed_headers, relative to an
-// installed program's folder.
+// How the program itself was compiled: compiler, include_directories of other libraries, definitions and options. How
+// it would compile for cuda: nvcc, "" without CUDA, nvcc_options and nvcc_links. And the folders of its own headers:
+// library_in_sources and programs_in_sources; installed_headers, relative to an installed program's folder.
 #include "plugin_build.inc"  // NOLINT
 
 struct header {
@@ -76,15 +77,29 @@ void require_same_headers(header_folders const& from) {
                         "library's development package");
 }
 
+bool is_of_cuda(std::string const& device) {
+    return device.starts_with("cuda");
+}
+
+char const* compiler_for(std::string const& device) {
+    return is_of_cuda(device) ? nvcc : compiler;
+}
+
 // The command that compiles a plug-in. The program has no warnings of its own headers, and a user could do nothing
 // about them.
-std::vector<std::string> command_of(header_folders const& from) {
-    std::vector<std::string> all{compiler};
+std::vector<std::string> command_of(std::string const& device, header_folders const& from) {
+    std::vector<std::string> all{compiler_for(device)};
     auto const add = [&](std::string const& prefix, auto const& words) {
         for (std::string_view const word : words)
             if (!word.empty()) all.push_back(prefix + std::string(word));
     };
-    add("", options);
+    if (is_of_cuda(device)) {
+        add("", nvcc_options);
+        for (std::string_view const word : options)  // the instruction sets, which the source file checks
+            if (word.starts_with("-m")) all.push_back("-Xcompiler=" + std::string(word));
+    } else {
+        add("", options);
+    }
     add("-D", definitions);
     add("-I", std::vector{from.programs, from.library});
     add("-I", include_directories);
@@ -92,18 +107,28 @@ std::vector<std::string> command_of(header_folders const& from) {
     return all;
 }
 
+std::vector<std::string> links_of(std::string const& device) {
+    std::vector<std::string> all;
+    if (is_of_cuda(device))
+        for (std::string_view const word : nvcc_links)
+            if (!word.empty()) all.emplace_back(word);
+    return all;
+}
+
 // One part of a plug-in. Its key depends on the text of the program's own headers, and not on their place.
 library_source source_of(entry const& one, std::string const& device, plugin_part part) {
     auto text = plugin_source(one.sizes, device, part);
+    auto links = links_of(device);
     std::vector<std::string> depends{std::to_string(CALM_VERSION)};
-    for (auto& word : command_of({})) depends.push_back(std::move(word));
+    for (auto& word : command_of(device, {})) depends.push_back(std::move(word));
+    depends.insert(depends.end(), links.begin(), links.end());
     for (auto const& each : headers) depends.emplace_back(each.sha256);
     depends.push_back(text);
     return {.name = "the configuration " + one.name,
             .text = std::move(text),
-            .extension = ".cpp",
-            .command = command_of(found_headers()),
-            .links = {},
+            .extension = is_of_cuda(device) ? ".cu" : ".cpp",
+            .command = command_of(device, found_headers()),
+            .links = std::move(links),
             .key = key_of(depends)};
 }
 
@@ -115,26 +140,44 @@ std::vector<std::string> lines_that_link(entry const& one, std::string const& de
 
 }  // namespace
 
+void require_compiled_device(entry const& one, std::string const& device) {
+    if (is_of_cuda(device) && std::string_view(nvcc).empty())
+        throw error(errc::config,
+                    "the configuration " + one.name + " is not compiled for " + device +
+                        ", and this program was built without CUDA: build it where nvcc 12.4 or later is, with "
+                        "-DCALM_CUDA=ON, and it compiles such sizes when they are first used",
+                    lines_that_link(one, device));
+}
+
+std::string missing_gpu(int number) {
+    void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return "no GPU: this machine has no driver of NVIDIA";
+    auto const start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+    auto const count_gpus = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+    int count = 0;
+    if (start == nullptr || count_gpus == nullptr || start(0) != 0 || count_gpus(&count) != 0 || count <= 0)
+        return "no GPU: the driver of NVIDIA finds none";
+    return number < count ? "" : sentence("no GPU ", number, ": this machine has GPUs 0 to ", count - 1);
+}
+
 bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_functions& to) {
     std::vector<plugin_part> parts;
     if (to.load == nullptr) parts.push_back(plugin_part::loading);
     if (needed == needed_work::all && !device.ends_with("-bf16") && to.muon_of_model == nullptr)
         parts.push_back(plugin_part::training);
     if (parts.empty()) return false;
-    if (device.starts_with("cuda"))
-        throw error(errc::config,
-                    "the configuration " + one.name + " is not compiled for " + device +
-                        ", and programs compile only for cpu and emulated",
-                    lines_that_link(one, device));
+    require_compiled_device(one, device);
     std::vector<library_source> sources;
     for (auto const part : parts) sources.push_back(source_of(one, device, part));
     auto const libraries = compiled_libraries(sources, [&](libraries_to_compile const& what) {
         for (auto const& path : what.damaged) log_line(path + ": damaged, so it is compiled again");
-        log_line("compiling " + one.name + " for " + device + ", which takes about " +
-                 (sources.size() == 1 ? "half " : "") + "a minute; it is kept in " + what.directory +
-                 ", and later runs load it");
-        if (::access(compiler, X_OK) != 0)
-            throw error(errc::config, compiler, "",
+        auto const time = is_of_cuda(device)    ? "some minutes"
+                          : sources.size() == 1 ? "about half a minute"
+                                                : "about a minute";
+        log_line("compiling " + one.name + " for " + device + ", which takes " + time + "; it is kept in " +
+                 what.directory + ", and later runs load it");
+        if (::access(compiler_for(device), X_OK) != 0)
+            throw error(errc::config, compiler_for(device), "",
                         "the compiler that built this program is missing: install it, or build the program again",
                         lines_that_link(one, device));
         require_same_headers(found_headers());

@@ -9,6 +9,13 @@
 
 namespace calm::apps {
 
+// Throws errc::config if this program cannot compile plug-ins for a device, a key of entry::work.
+void require_compiled_device(entry const& one, std::string const& device);
+
+// Why this machine lacks the GPU with that number, empty if it has it. Asks the driver: without a plug-in, a program
+// may have no code for GPUs.
+std::string missing_gpu(int number);
+
 // Adds what is needed of a configuration's work on a device, a key of entry::work, unless `to` has it. Returns whether
 // something was added. What the cache lacks is compiled, all parts at once, which takes many seconds and is reported in
 // one line. A cached library is loaded only if its stored SHA-256 matches, and is compiled again otherwise. Throws

@@ -18,12 +18,13 @@ std::string includes_of(any_sizes const& sizes) {
                                                       : usual + "// and, by a line here, the header of " + head + "\n";
 }
 
-// Refuses another compiler and other instruction sets.
-std::string checks_of_build() {
+// Refuses another compiler and other instruction sets. The g++ that nvcc calls may be another one, as in the build.
+std::string checks_of_build(std::string const& device) {
     auto const& built = compiled_for;
-    std::string text =
-        "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
-        "              \"the compiler has another version than the program's: build the program again\");\n";
+    std::string text;
+    if (!device.starts_with("cuda"))
+        text = "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
+               "              \"the compiler has another version than the program's: build the program again\");\n";
     for (auto const& [name, has] :
          {std::pair("__AVX__", built.avx), std::pair("__AVX2__", built.avx2), std::pair("__FMA__", built.fma),
           std::pair("__BMI2__", built.bmi2), std::pair("__AVX512F__", built.avx512f),
@@ -54,9 +55,10 @@ std::string unit_of(any_sizes const& sizes, std::string const& name) {
 
 std::string plugin_source(any_sizes const& sizes, std::string const& device, plugin_part part) {
     auto const name = std::string(part == plugin_part::training ? "training" : "loading");
-    return space_of(device) + "#include \"compiled_" + name + ".hpp\"\n\n" + checks_of_build() + "\nnamespace {\n\n" +
-           declaration_of(without_vocabulary(sizes)) + "\n}  // namespace\n\nextern \"C\" void calm_" + name +
-           "(calm::apps::" + name + "& to) {\n    to = calm::apps::" + name + "_of<sizes>();\n}\n";
+    return space_of(device) + "#include \"compiled_" + name + ".hpp\"\n\n" + checks_of_build(device) +
+           "\nnamespace {\n\n" + declaration_of(without_vocabulary(sizes)) +
+           "\n}  // namespace\n\nextern \"C\" void calm_" + name + "(calm::apps::" + name +
+           "& to) {\n    to = calm::apps::" + name + "_of<sizes>();\n}\n";
 }
 
 }  // namespace calm::apps

@@ -239,8 +239,8 @@ std::string table_of(text_options const& o, text_record const& record) {
 int log_plan(text_options const& o, intention const& what) {
     auto const& record = what.record;
     // Selects the device, so it fails as the run would; but sizes on demand are not compiled for a plan alone.
-    bool const compiles = what.starts_over && configuration_named(choices_in(o, record.plan).configuration).on_demand;
-    auto const stages = compiles ? std::vector<stage>() : stages_of(o, record);
+    if (what.starts_over) configuration_named(choices_in(o, record.plan).configuration).require_device(o.device);
+    auto const stages = what.starts_over ? std::vector<stage>() : stages_of(o, record);
     text_output().put(table_of(o, record));
     if (what.starts_over) return 0;
     for (auto const& stage : stages) {
