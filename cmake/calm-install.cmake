@@ -8,6 +8,16 @@ set(calm_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/calm)
 install(DIRECTORY include/calm DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 
+# calm_single.hpp: what needs no package in one header, for single files and Compiler Explorer.
+string(JOIN " " calm_single_headers calm/tensor.hpp calm/nn.hpp calm/loss.hpp calm/model.hpp calm/sample.hpp
+       calm/evaluate.hpp calm/train/optimizer.hpp calm/train/schedule.hpp)
+install(CODE "
+    set(single \"${PROJECT_BINARY_DIR}/calm_single.hpp\")
+    execute_process(COMMAND awk -v \"root=${PROJECT_SOURCE_DIR}/include\" -v \"license=${PROJECT_SOURCE_DIR}/LICENSE\"
+                            -f \"${PROJECT_SOURCE_DIR}/cmake/single-header.awk\" ${calm_single_headers}
+                    OUTPUT_FILE \"\${single}\" COMMAND_ERROR_IS_FATAL ANY)
+    file(INSTALL \"\${single}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")")
+
 # The program `calm` with its manual page and completion, if it was built.
 if(CALM_APPS)
     set(installed calm)
