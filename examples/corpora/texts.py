@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """examples/corpora/texts.py PACKAGES OUT: writes the corpora of README.md from unpacked packages, one .jsonl each.
 
-PACKAGES has a folder per package (examples/corpora/make fills it). Each line of a .jsonl is {"text": ...}, one document.
-Line n, counted from 0, is held out if n % 10 == 9, as `--holdout 10:9` does. Every file has a multiple of ten lines, and
-english.jsonl keeps the groups of ten lines together, so a document is held out either everywhere or nowhere.
+PACKAGES has a folder per package (examples/corpora/make fills it). Each line of a .jsonl is {"text": ...}, one
+document. Line n, counted from 0, is held out if n % 10 == 9, as `--holdout 10:9` does. Every file has a multiple of ten
+lines, and english.jsonl keeps the groups of ten lines together, so a document is held out either everywhere or nowhere.
 """
 import bz2
 import gzip
@@ -56,7 +56,7 @@ def merged(parts: list[str], shortest: int) -> Iterator[str]:
 # Jane Austen: a lazy-load database of R
 
 def r_objects(data: bytes) -> Iterator[bytes]:
-    """The serialized objects of an .rdb: each has its length (4 bytes, big-endian), perhaps a type, and is compressed."""
+    """The serialized objects of an .rdb. Each is compressed, after its length (4 bytes, big-endian) and perhaps a type."""
     while data:
         size, kind = int.from_bytes(data[:4], "big"), data[4:5]
         stream = {b"2": bz2.BZ2Decompressor, b"Z": lzma.LZMADecompressor}.get(kind)
@@ -125,7 +125,7 @@ def kjv(packages: Path) -> Iterator[str]:
 # Dictionaries
 
 def entries(packages: Path, name: str) -> Iterator[str]:
-    """The entries of dictd's dict-NAME. Each line of the index has a word, a place and a length, in digits of base 64."""
+    """The entries of dictd's dict-NAME. A line of the index has a word, and its offset and length in base 64."""
     folder = packages / f"dict-{name}/usr/share/dictd"
     content = gzip.decompress((folder / f"{name}.dict.dz").read_bytes())
     digits = {c: value for value, c in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
@@ -166,12 +166,13 @@ def jargon(packages: Path) -> Iterator[str]:
     """An entry per document, without pronunciation."""
     for entry in entries(packages, "jargon"):
         word, _, text = tidy(entry).partition("\n")
-        text = "\n\n".join(part for part in paragraphs(re.sub(r"\A\s*/[^\n]*/\s*,?", "", text)).split("\n\n") if "─" not in part)
+        parts = paragraphs(re.sub(r"\A\s*/[^\n]*/\s*,?", "", text)).split("\n\n")
+        text = "\n\n".join(part for part in parts if "─" not in part)  # no tables
         yield word + "\n\n" + re.sub(r"\{\s*([^{}]*?)\s*\}", r"\1", text)
 
 
-GCIDE_LETTERS = {"ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "deg": "°", "root": "√", "eth": "ð", "thorn": "þ", "pounds": "£", "sect": "§",
-                 "alpha": "α", "beta": "β", "frac12": "1/2", "frac14": "1/4", "frac34": "3/4",
+GCIDE_LETTERS = {"ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "deg": "°", "root": "√", "eth": "ð", "thorn": "þ",
+                 "pounds": "£", "sect": "§", "alpha": "α", "beta": "β", "frac12": "1/2", "frac14": "1/4", "frac34": "3/4",
                  "imac": "i", "aum": "a", "add": "a", "asl": "a", "udd": "u", "ng": "ng", "th": "th", "flat": "♭", "sharp": "♯"}
 GCIDE_MARKS = {"'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", ",": "\u0327", "~": "\u0303"}
 
@@ -297,6 +298,7 @@ def man(packages: Path) -> Iterator[str]:
                 yield roff_prose(gzip.decompress(page.read_bytes()).decode())
 
 
+STRINGS = {"lq": "“", "rq": "”", "R": "®"}
 GLYPHS = {"aq": "'", "dq": '"', "lq": "“", "rq": "”", "oq": "‘", "cq": "’", "bu": "*", "em": "—", "en": "–", "co": "©", "ha": "^", "ti": "~",
           "rs": "\\", "ga": "`", "mu": "×", "+-": "±", "<=": "≤", ">=": "≥", "->": "→", "!=": "≠", "mi": "-", "pl": "+", "de": "°",
           "sc": "§", "*m": "μ", "mc": "µ", "pi": "π", "*p": "π", "if": "∞", "sq": "□", "ss": "ß", "at": "@", "ba": "|", "or": "|"}
@@ -305,7 +307,7 @@ GLYPHS = {"aq": "'", "dq": '"', "lq": "“", "rq": "”", "oq": "‘", "cq": "�
 def unescaped(text: str) -> str:
     """A line of roff without its escapes."""
     text = re.sub(r"\\(?:f(?:\(..|\[[^]]*\]|.)|s[-+]?\d|m\[[^]]*\]|[hvwlLbox]'[^']*'|[&/,|^:%cud{}]|z.|k.)", "", text)
-    text = re.sub(r"\\\*(?:\((..)|\[([^]]*)\]|(.))", lambda name: {"lq": "“", "rq": "”", "R": "®"}.get(name[1] or name[2] or name[3], ""), text)
+    text = re.sub(r"\\\*(?:\((..)|\[([^]]*)\]|(.))", lambda name: STRINGS.get(name[1] or name[2] or name[3], ""), text)
     text = re.sub(r"\\(?:\((..)|\[([^]]*)\])", lambda name: glyph(name[1] or name[2]), text)
     text = re.sub(r"\\([-~ '`.e0])", lambda code: {"~": " ", "e": "\\", "0": " "}.get(code[1], code[1]), text)
     return text.replace("\\\\", "\\")
