@@ -76,22 +76,32 @@ public:
     // Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for a temperature
     // that the sampler does not support, or a sampler of patches for an autoregressive model, and errc::non_finite.
     generated_text generate(std::string_view prompt, generation_options const& o = {}) {
-        require(
-            is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
-            "calm::any_model::generate: expected no sampler for an autoregressive model, which draws single tokens; "
-            "leave it out");
         std::vector<std::vector<token_id>> const prompts{tokenizer_.encode(prompt)};
-        any_generation_settings const settings{.sampler = is_calm() ? any_sampler(sampler::of(o.sampler, o.temperature))
-                                                                    : any_sampler(token_sampler::of(o.temperature)),
-                                               .max_tokens = o.max_tokens,
-                                               .seed = o.seed,
-                                               .ends = stored_.ends};
+        auto const settings = settings_of(o);
         return detail::text_of_generation(tokenizer_, o, [&](auto const& on_tokens) {
             return model_
                 ->generate(prompts, settings,
                            [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
                 .front();
         });
+    }
+
+    // Room for this many texts that are generated together and begin and end independently, each of `capacity` patches
+    // with its prompt. The model outlives it. A text's settings are of settings_of().
+    [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity) {
+        return model_->text_batch(texts, capacity);
+    }
+
+    // The settings with which generate() would generate. Throws errc::usage as generate().
+    [[nodiscard]] any_generation_settings settings_of(generation_options const& o) const {
+        require(is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
+                "calm::any_model: expected no sampler for an autoregressive model, which draws single tokens; leave it "
+                "out");
+        return {.sampler = is_calm() ? any_sampler(sampler::of(o.sampler, o.temperature))
+                                     : any_sampler(token_sampler::of(o.temperature)),
+                .max_tokens = o.max_tokens,
+                .seed = o.seed,
+                .ends = stored_.ends};
     }
 
     // Scores the model on documents, packed as in its training. Throws errc::data if they fill no block, and

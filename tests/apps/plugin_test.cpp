@@ -26,6 +26,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
+namespace of_build {
+#include "plugin_build.inc"  // NOLINT
+}
+
 // Runs programs with a cache of their own. Text and models are tiny: compiling takes most of the time.
 class workshop {
 public:
@@ -201,8 +205,55 @@ BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {
     shop.is_refused("train autoencoder --config tiny --set patch_size=2000 --tokenizer words --data stories:4000 "
                     "--steps 1 --out ae",
                     2, "--set patch_size: expected a whole number from 1 to 1024, found '2000'");
-    shop.is_refused("train" + training + " --device cuda", 3, "programs compile only for cpu and emulated");
     BOOST_TEST(shop.cached(".so").empty());
+}
+
+// nvcc and the driver are stand-ins: nvcc would compile for minutes, and few machines have a GPU.
+BOOST_AUTO_TEST_CASE(sizes_are_compiled_for_a_gpu_by_nvcc) {
+    workshop const shop;
+    std::string const training = " autoencoder --config tiny --set patch_size=2 --tokenizer words --data stories:4000 "
+                                 "--steps 1 --out ae --device ";
+    std::string const plan = "train text --config tiny:patch_size=2 --data stories:4000 --out text --dry-run --device ";
+    std::string const nvcc = of_build::nvcc;
+    if (nvcc.empty()) {
+        for (auto const& line : {"train" + training, plan})
+            shop.is_refused(line + "cuda", 3, "this program was built without CUDA");
+        shop.is_refused("train" + training + "cuda", 3, "-DCALM_CONFIGS=\"mine;mine@cuda\"");
+        return;
+    }
+    static_cast<void>(shop.folder.with("driver.cpp", "extern \"C\" int cuInit(unsigned) { return 0; }\n"
+                                                     "extern \"C\" int cuDeviceGetCount(int* n) {\n"
+                                                     "    *n = GPUS;\n    return 0;\n}\n"));
+    for (std::string const gpus : {"0", "1"})
+        shop.good("mkdir gpus" + gpus + " && " CALM_COMPILER " -shared -fPIC -DGPUS=" + gpus + " driver.cpp -o gpus" +
+                  gpus + "/libcuda.so.1");
+    for (auto const& line : {"train" + training, plan}) {
+        shop.is_refused("LD_LIBRARY_PATH=gpus0 " + line + "cuda", 11, "no GPU: the driver of NVIDIA finds none; leave");
+        shop.is_refused("LD_LIBRARY_PATH=gpus1 " + line + "cuda:1", 11, "no GPU 1: this machine has GPUs 0 to 0");
+    }
+    BOOST_TEST(has(shop.good("LD_LIBRARY_PATH=gpus1 " + plan + "cuda").out, "tiny:patch_size=2"));
+    BOOST_TEST(!fs::exists(shop.folder.path("deep/cache")));
+
+    // The same program with another nvcc, whose path is as long.
+    std::string const own = "./" + std::string(nvcc.size() - 2, 'n');
+    shop.good("sed 's|" + nvcc + "|" + own + "|g' $(command -v train) >train-gpu && chmod +x train-gpu");
+    std::string const on_gpu = "LD_LIBRARY_PATH=gpus1 ./train-gpu" + training + "cuda";
+    shop.is_refused(on_gpu, 3, own + ": the compiler that built this program is missing");
+    static_cast<void>(shop.folder.with(own, "#!/bin/sh\necho error: stand-in\nexit 1\n"));
+    shop.is_refused("chmod +x " + own + "; " + on_gpu, 3, "does not compile, exit status 1: error: stand-in");
+    for (auto const& log : shop.cached(".log")) {
+        auto const command = shop.good("head -n 1 " + log.string()).out;
+        for (auto const& word : {own, std::string("--expt-relaxed-constexpr"), log.stem().string() + ".cu"})
+            BOOST_TEST(has(command, word), command);
+    }
+
+    // A plug-in for the cpu has other names than one for cuda.
+    shop.is_refused("(ulimit -t 1; train" + training + "cpu)", 3, "does not compile");
+    auto const on_cpu = shop.cached(".cpp"), by_nvcc = shop.cached(".cu");
+    BOOST_TEST(on_cpu.size() == 2U);
+    BOOST_TEST(by_nvcc.size() == 2U);
+    for (auto const& one : on_cpu)
+        for (auto const& other : by_nvcc) BOOST_TEST(one.stem() != other.stem());
 }
 
 BOOST_AUTO_TEST_CASE(an_installed_program_needs_its_own_headers_next_to_it) {

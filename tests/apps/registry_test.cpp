@@ -197,6 +197,9 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_make_a_configuration_on_demand)
     m.sizes.autoencoder.patch_size = 5;
     BOOST_TEST(plugin_source(m.sizes, "cpu", plugin_part::loading) != source);
     BOOST_TEST(plugin_source(made.sizes, "emulated", plugin_part::loading) != source);
+    auto const on_gpu = plugin_source(made.sizes, "cuda", plugin_part::loading);
+    BOOST_TEST(on_gpu.starts_with("#define CALM_SPACE space<cuda>\n#include \"calm/cuda.hpp\"\n"));
+    BOOST_TEST((has(source, "__VERSION__") && !has(on_gpu, "__VERSION__")));  // nvcc may call another g++
     BOOST_TEST(
         has(plugin_source(made.sizes, "cpu", plugin_part::training), "    to = calm::apps::training_of<sizes>();"));
 
