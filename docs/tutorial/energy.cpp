@@ -44,7 +44,8 @@ int main() {
         }
         int near_a = 0, near_b = 0;
         for (auto const& each : x) near_a += std::abs(each + 1.0) < 0.5, near_b += std::abs(each - 1.0) < 0.5;
-        std::printf("%-16s %5d %%  %5d %%  %8d %%\n", name, near_a / 2, near_b / 2, (N - near_a - near_b) / 2);
+        std::printf("%-16s %5d %%  %5d %%  %8d %%\n", name, 100 * near_a / N, 100 * near_b / N,
+                    100 * (N - near_a - near_b) / N);
         std::fprintf(svg, "<text x=\"%g\" y=\"24\" text-anchor=\"middle\" font-size=\"15\">%s</text>\n", left, name);
         auto const dots = [&](char const* colour, auto const& at) {
             std::fprintf(svg, "<path stroke=\"%s\" stroke-width=\"5\" stroke-linecap=\"round\" d=\"", colour);

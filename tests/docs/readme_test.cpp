@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(it_has_at_most_twenty_lines_of_code) {
 }
 
 BOOST_AUTO_TEST_CASE(every_cpp_block_is_in_a_compiled_file) {
-    auto originals = files({"examples", "apps", "tests/docs"}, ".cpp");
+    auto originals = files({"examples", "apps", "tests/docs", "docs/tutorial"}, ".cpp");
     for (auto const& header : files({"include/calm"}, ".hpp")) originals.push_back(header);
     check_excerpts("cpp", originals);
 }
