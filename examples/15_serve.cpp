@@ -29,10 +29,10 @@ int main(int count, char** arguments) try {
     std::map<calm::index_t, answer> under_way;  // by their places in the batch
     std::size_t next = 0;
     for (int step = 0; next < asked.size() || !texts->empty(); ++step) {
-        for (; next < asked.size() && asked[next].step <= step && texts->places_left() > 0; ++next) {
+        for (; next < asked.size() && asked[next].step <= step && texts->free_slots() > 0; ++next) {
             settings.seed = next + 1;
-            auto const place = texts->begin(model.words().encode(asked[next].prompt), settings);
-            under_way.emplace(place, answer{asked[next].prompt, calm::streamed_text(model.words())});
+            auto const place = texts->begin(model.tokenizer().encode(asked[next].prompt), settings);
+            under_way.emplace(place, answer{asked[next].prompt, calm::streamed_text(model.tokenizer())});
             std::printf("joins: %s\n", asked[next].prompt.c_str());
         }
         texts->step([&](calm::index_t place, calm::generated_patch const& patch) {
