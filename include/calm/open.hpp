@@ -87,9 +87,11 @@ public:
     }
 
     // Room for this many texts that are generated together and begin and end independently, each of `capacity` patches
-    // with its prompt. The model outlives it. A text's settings are of settings_of().
-    [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity) {
-        return model_->text_batch(texts, capacity);
+    // with its prompt. A step computes about `prompt_patches` patches of prompts, so that other texts do not wait for a
+    // long one. The model outlives it. A text's settings are of settings_of().
+    [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity,
+                                                                index_t prompt_patches = 128) {
+        return model_->text_batch(texts, capacity, prompt_patches);
     }
 
     // The settings with which generate() would generate. Throws errc::usage as generate().

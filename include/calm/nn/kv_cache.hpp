@@ -30,7 +30,7 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     static constexpr bool is_paged = host_memory<Backend>;   // whether memory is taken page by page
     static constexpr index_t least_room = 64;                // a device's initial room, unless the capacity is smaller
     // What holds keys or values.
-    using memory = std::conditional_t<is_paged, detail::paged_tensor<T, shape>, tensor<T, shape, Backend>>;
+    using memory = std::conditional_t<is_paged, detail::paged_tensor<T, shape, Backend>, tensor<T, shape, Backend>>;
 
     memory keys;                   // (B, room, Width)
     memory values;                 // (B, room, Width)

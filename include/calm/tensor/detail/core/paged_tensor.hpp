@@ -14,12 +14,12 @@
 
 namespace calm::detail {
 
-// Row-major elements of a shape, zeros at first. T is trivially copyable.
-template <class T, class Extents> class paged_tensor {
+// Row-major elements of a shape, zeros at first. T is trivially copyable; the backend reads the host's memory.
+template <class T, class Extents, class Backend = cpu> class paged_tensor {
     static_assert(std::is_trivially_copyable_v<T>, "calm::paged_tensor: elements must be trivially copyable");
 
 public:
-    using backend = cpu;
+    using backend = Backend;
 
     // Throws errc::memory if there are not enough addresses.
     explicit paged_tensor(Extents const& shape) : data_(map(shape)), extents_(shape) {}
@@ -30,8 +30,8 @@ public:
     [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }
     T& operator[](index_t i) { return data_[static_cast<std::size_t>(i)]; }
     T const& operator[](index_t i) const { return data_[static_cast<std::size_t>(i)]; }
-    [[nodiscard]] calm::view<T, Extents> view() { return {data(), extents_}; }
-    [[nodiscard]] calm::view<T const, Extents> view() const { return {data(), extents_}; }
+    [[nodiscard]] calm::view<T, Extents, Backend> view() { return {data(), extents_}; }
+    [[nodiscard]] calm::view<T const, Extents, Backend> view() const { return {data(), extents_}; }
 
     // Gives back the pages that lie wholly among `count` elements from `first` on. The contents of these elements are
     // undefined afterwards.
