@@ -13,11 +13,13 @@
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/service_metrics.hpp"
+#include "support/sentences.hpp"
 
 namespace {
 
 using namespace calm;
 using namespace calm::apps;
+using calm::test::has;
 
 // Two texts at a time, each a token "a" per step. Prompts with the token "f" fail, by `failing`: where they begin, or
 // in the step, with all others.
@@ -98,10 +100,6 @@ struct service {
     service_metrics metrics;
     text_generator generator{batch, 100};
 };
-
-bool has(std::string const& text, std::string const& part) {
-    return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

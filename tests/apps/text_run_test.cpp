@@ -27,6 +27,15 @@ std::string const batch = calm::test::is_sanitized ? "64" : "256";  // of the au
 std::string const sizes = "--config tiny --batch 2 --block 64 --autoencoder-batch " + batch + " --threads 1 --seed 3 ";
 // One document has no held-out part, so there are no evaluations and the runs are short.
 std::string const of_a_text = "train text --data text.txt " + sizes;
+
+// A plan's lines without the blanks that align their columns.
+std::string unaligned(std::string_view plan) {
+    std::string text;
+    for (char const c : plan)
+        if (c != ' ' || !text.ends_with(' ')) text += c;
+    return text;
+}
+
 std::string const few = of_a_text + "--autoencoder-steps 6 --steps 5 ";
 
 class workshop {
@@ -229,8 +238,8 @@ BOOST_AUTO_TEST_CASE(a_dry_run_prints_the_plan_and_writes_nothing) {
     workshop const shop;
     auto const dry = shop.good("train text --data stories:4000 --minutes 10 --dry-run --out run");
     for (auto const* const part :
-         {"minutes              10 ", "autoencoder-minutes  2.5 ", "schedule", "cosine", "random-patches"})
-        BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
+         {"\n minutes 10 ", "autoencoder-minutes 2.5 ", "schedule", "cosine", "random-patches"})
+        BOOST_TEST(has(unaligned(dry.out), part), part << " is missing in " << dry.out);
     BOOST_TEST(!shop.there("run"));
     // A device that the machine or the program lacks is refused as without --dry-run.
     auto const refused = shop.run(few + "--device cuda:1023 --dry-run --out run");
@@ -294,10 +303,9 @@ BOOST_AUTO_TEST_CASE(minutes_are_shared_and_a_real_text_is_measured) {
                  "tenth of its documents\"}\n";
     static_cast<void>(shop.folder.with("my.jsonl", lines));
     auto const made = shop.good("train text --data my.jsonl --minutes 0.04 --config tiny --threads 1 --out run");
-    for (auto const* const part :
-         {"minutes              0.04 ", "autoencoder-minutes  0.01", "holdout              10:9 ",
-          "every tenth document", "random-patches       0.15 ", "--holdout 10:9", "BrierLM"})
-        BOOST_TEST(has(made.err, part), part << " is missing in " << made.err);
+    for (auto const* const part : {"\n minutes 0.04 ", "autoencoder-minutes 0.01", "holdout 10:9 ",
+                                   "every tenth document", "random-patches 0.15 ", "--holdout 10:9", "BrierLM"})
+        BOOST_TEST(has(unaligned(made.err), part), part << " is missing in " << made.err);
     auto const state = nlohmann::json::parse(shop.folder.content(
         "run/autoencoder/checkpoints/" +
         fs::directory_iterator(shop.folder.path("run/autoencoder/checkpoints"))->path().filename().string() +
@@ -395,8 +403,8 @@ BOOST_AUTO_TEST_CASE(an_autoregressive_model_is_trained_in_the_same_way) {
     shop.same_weights("parts", "run", {"/model"});
     BOOST_TEST(has(shop.good(parts).err, "the model is trained"));
     auto const dry = shop.good(softmax + "--steps 24 --dry-run --out run");
-    for (auto const* const part : {"vocabulary  259", "\nmodel\n", "FLOPs"})
-        BOOST_TEST(has(dry.out, part), part << " is missing in " << dry.out);
+    for (auto const* const part : {"vocabulary 259", "\nmodel\n", "FLOPs"})
+        BOOST_TEST(has(unaligned(dry.out), part), part << " is missing in " << dry.out);
     BOOST_TEST(has(shop.refused(softmax + "--steps 24 --learning-rate 1e-3 --out run"), "started with other choices"));
     BOOST_TEST(has(shop.refused(softmax + "--steps 24 --kl-weight 0.1 --head-samples 3 --out other"), "2 problems"));
     BOOST_TEST(has(shop.refused("train text --data text.txt --config tiny --autoencoder-steps 2 --steps 24 --out run "
