@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(toml_and_json_say_the_same) {
                      "learning-rate = 1e-3\n");
     BOOST_TEST(toml.problems.empty());
     BOOST_TEST(shown(toml) == (std::vector<std::string>{".data=a b.txt,stories:5", ".minutes=0.5", ".steps=1000",
-                                                        "calm.plot=true", "calm.learning-rate=0.001"}));
+                                                        "calm.learning-rate=0.001", "calm.plot=true"}));
     auto const strings = of("b.toml", "a = \"" + std::string(100, '.') + "\\\"" + std::string(100, '[') +
                                           "\" # \"'\nb = '''\n...' " + std::string(100, '.') + "'''''\n[c]\n");
     BOOST_TEST(strings.problems.empty());

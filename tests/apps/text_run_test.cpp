@@ -18,6 +18,7 @@ using calm::test::has;
 using calm::test::ran;
 using calm::test::run_in;
 using calm::test::temporary_folder;
+using calm::test::unaligned;
 
 namespace fs = std::filesystem;
 
@@ -27,14 +28,6 @@ std::string const batch = calm::test::is_sanitized ? "64" : "256";  // of the au
 std::string const sizes = "--config tiny --batch 2 --block 64 --autoencoder-batch " + batch + " --threads 1 --seed 3 ";
 // One document has no held-out part, so there are no evaluations and the runs are short.
 std::string const of_a_text = "train text --data text.txt " + sizes;
-
-// A plan's lines without the blanks that align their columns.
-std::string unaligned(std::string_view plan) {
-    std::string text;
-    for (char const c : plan)
-        if (c != ' ' || !text.ends_with(' ')) text += c;
-    return text;
-}
 
 std::string const few = of_a_text + "--autoencoder-steps 6 --steps 5 ";
 

@@ -37,6 +37,14 @@ template <class Call> std::string distributed_sentence(Call&& call) {
     return sentence_of(errc::distributed, call);
 }
 
+// The lines of a table without the blanks that align its columns.
+inline std::string unaligned(std::string_view table) {
+    std::string text;
+    for (char const c : table)
+        if (c != ' ' || !text.ends_with(' ')) text += c;
+    return text;
+}
+
 inline bool has(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
 }
