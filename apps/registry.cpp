@@ -153,7 +153,7 @@ std::string work_on(entry const& one, device_choice const& device, std::string c
                                         : gpu->second.unavailable_reason(device.number_here());
         return missing.empty();
     });
-    auto const chosen = (there ? "cuda" : "cpu") + held;
+    auto chosen = (there ? "cuda" : "cpu") + held;
     log_line("--device auto uses " + chosen + (there ? "" : ": " + missing));
     return chosen;
 }

@@ -36,10 +36,11 @@ public:
     // Gives back the pages that lie wholly among `count` elements from `first` on. The contents of these elements are
     // undefined afterwards.
     void discard(index_t first, index_t count) noexcept {
-        auto const page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-        auto const begin = (reinterpret_cast<std::uintptr_t>(data() + first) + page - 1) / page * page;
-        auto const end = reinterpret_cast<std::uintptr_t>(data() + first + count) / page * page;
-        if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        auto* const begin = reinterpret_cast<std::byte*>(data() + first);
+        auto const before = (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;  // bytes of another's page
+        auto const bytes = static_cast<std::size_t>(count) * sizeof(T);
+        if (bytes >= before + page) ::madvise(begin + before, (bytes - before) / page * page, MADV_DONTNEED);
     }
 
 private:
