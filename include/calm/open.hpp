@@ -222,9 +222,9 @@ private:
                ",\n              \"other headers than the program's: build the program again\");\n\nnamespace {\n\n" +
                declaration_of(sizes) +
                "\n}  // namespace\n\nextern \"C\" void calm_open(calm::stored_model const& stored, calm::index_t "
-               "vocabulary,\n                          calm::special_tokens const& special, calm::model_placement "
-               "const& "
-               "placement,\n                          std::unique_ptr<calm::loaded_model>& to) {\n    to = "
+               "vocabulary,\n                          calm::special_tokens const& special, "
+               "calm::model_placement const& placement,\n                          "
+               "std::unique_ptr<calm::loaded_model>& to) {\n    to = "
                "calm::loaded<sizes, calm::space<>>(stored, vocabulary, special, placement);\n}\n";
     }
     // Those that change the layout of its strings and vectors.
