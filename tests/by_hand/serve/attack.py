@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""attack.py CALM MODEL [--requests 100000] [--connections 10000] [--seed 1] [--at-once 48] [--late 5] [--only NUMBER]: starts
-`CALM serve MODEL` and sends it mutated requests of ten groups, and many connections at the same time. Request NUMBER of a seed is always
+"""attack.py CALM MODEL [--requests 100000] [--connections 10000] [--seed 1] [--at-once 48] [--late 5] [--first 0] [--only NUMBER]:
+starts `CALM serve MODEL` and sends it mutated requests of ten groups, and many connections at the same time. Request NUMBER of a seed is always
 the same, and --only repeats it alone. Meanwhile /health must answer within --late seconds, and a valid completion must have the same
 bytes as before the attack. The exit status is 1 if the server ends, prints a report, answers with what is no HTTP, with an unexpected
 status, or too late, or if a text of a client that has gone never ends. CALM may be built with sanitizers. Standard library only.
@@ -545,7 +545,7 @@ async def attack(server, o):
     begun = time.monotonic()
     watching = asyncio.create_task(now.watch(before))
     stalling = asyncio.create_task(now.stalled())
-    await now.send_all(range(o.requests))
+    await now.send_all(range(o.first, o.first + o.requests))
     if server.process.poll() is None:
         await stalling
         if o.connections:
@@ -576,6 +576,7 @@ def main():
     parser.add_argument("calm")
     parser.add_argument("model")
     parser.add_argument("--requests", type=int, default=100000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first request: runs at the same time can share the work")
     parser.add_argument("--connections", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=48, help="clients")
