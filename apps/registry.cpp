@@ -37,8 +37,8 @@ std::string line_that_compiles(std::string const& name) {
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
-// How to use the sizes of a configuration that is not compiled without building the program again, as a sentence after
-// a space; "" if its sizes are unknown or no compiled configuration is of its kind.
+// How to use a configuration that is not compiled, without building the program again: a sentence after a space. "" if
+// its sizes are unknown or no compiled configuration is of its kind.
 std::string sentence_on_demand(std::string const& name) {
     auto const* const sizes = sizes_named(name);
     if (sizes == nullptr) return "";

@@ -81,7 +81,7 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
 }
 
 // Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
-// (B, room, KvWidth) for all B cached sequences; a query sees its sequence's earlier positions and the new ones up to
+// (B, room, KvWidth) for all B cached sequences. A query sees its sequence's earlier positions and the new ones up to
 // its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in the
 // cache or exceeds `room`.
 template <tensor_like Y, tensor_like K>
