@@ -167,7 +167,7 @@ void require_no(std::string const& reason, device_choice const& device) {
 // Throws as entry::on() if a configuration on demand cannot be used for a device, before anything is compiled.
 void require_possible_on(entry const& one, device_choice const& device, std::string const& chosen) {
     require_compiled_device(one, chosen);
-    if (chosen.starts_with("cuda")) require_no(missing_gpu(device.number_here()), device);
+    if (is_of_cuda(chosen)) require_no(missing_gpu(device.number_here()), device);
 }
 
 }  // namespace
