@@ -37,8 +37,8 @@ std::string line_that_compiles(std::string const& name) {
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
-// How to use the sizes of a configuration that is not compiled without building the program again, as a sentence after
-// a space; "" if its sizes are unknown or no compiled configuration is of its kind.
+// How to use a configuration that is not compiled, without building the program again: a sentence after a space. "" if
+// its sizes are unknown or no compiled configuration is of its kind.
 std::string sentence_on_demand(std::string const& name) {
     auto const* const sizes = sizes_named(name);
     if (sizes == nullptr) return "";
@@ -167,7 +167,7 @@ void require_no(std::string const& reason, device_choice const& device) {
 // Throws as entry::on() if a configuration on demand cannot be used for a device, before anything is compiled.
 void require_possible_on(entry const& one, device_choice const& device, std::string const& chosen) {
     require_compiled_device(one, chosen);
-    if (chosen.starts_with("cuda")) require_no(missing_gpu(device.number_here()), device);
+    if (is_of_cuda(chosen)) require_no(missing_gpu(device.number_here()), device);
 }
 
 }  // namespace

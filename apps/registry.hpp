@@ -54,6 +54,11 @@ struct entry {
     [[nodiscard]] autoregressive_configuration const& autoregressive() const { return std::get<1>(sizes); }
 };
 
+// Whether a key of entry::work is of an NVIDIA GPU.
+inline bool is_of_cuda(std::string const& device) {
+    return device.starts_with("cuda");
+}
+
 // Those compiled into the program, sorted by name.
 std::vector<entry> const& compiled_configurations();
 

@@ -77,10 +77,6 @@ void require_same_headers(header_folders const& from) {
                         "library's development package");
 }
 
-bool is_of_cuda(std::string const& device) {
-    return device.starts_with("cuda");
-}
-
 char const* compiler_for(std::string const& device) {
     return is_of_cuda(device) ? nvcc : compiler;
 }

@@ -22,7 +22,7 @@ std::string includes_of(any_sizes const& sizes) {
 std::string checks_of_build(std::string const& device) {
     auto const& built = compiled_for;
     std::string text;
-    if (!device.starts_with("cuda"))
+    if (!is_of_cuda(device))
         text = "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
                "              \"the compiler has another version than the program's: build the program again\");\n";
     for (auto const& [name, has] :

@@ -153,8 +153,8 @@ private:
                                     *loss_, drawn_));
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
-        sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
-                    settings_.samples, settings_.sampler, rngs, took_, screen_);
+        took_.add(sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
+                              settings_.samples, settings_.sampler, rngs, screen_));
         return made;
     }
 
