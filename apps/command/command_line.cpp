@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -443,7 +444,8 @@ template <class Number> std::string text_if_set(Number value) {
         return shortest(value);
 }
 
-// Defaults shown for unset training options: the configuration's recipe, adjusted to the options that are set.
+// Defaults shown for unset training options: the configuration's recipe, adjusted to the options that are set. All are
+// from one look at the model of --init.
 template <class Recipe> class recipe_defaults {
 public:
     recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
@@ -457,8 +459,9 @@ public:
         });
     }
     void put(std::string const& option, std::function<std::string(Recipe const&)> text) {
-        command_.otherwise(option, [&o = options_, of = of_, text = std::move(text)] {
-            return text(recipe_for(defaults_of(o).*of, o));
+        command_.otherwise(option, [&o = options_, of = of_, found = found_, text = std::move(text)] {
+            if (!*found) *found = defaults_of(o);
+            return text(recipe_for(**found.*of, o));
         });
     }
 
@@ -466,6 +469,7 @@ private:
     command& command_;
     train_options const& options_;
     Recipe recipes::*of_;
+    std::shared_ptr<std::optional<recipes>> found_ = std::make_shared<std::optional<recipes>>();
 };
 
 // The smallest and largest allowed value of a field.

@@ -31,12 +31,12 @@ struct shop {
         auto o = training("ae");
         o.tokenizer = path("tokenizer.model");
         o.batch = 256;
-        BOOST_REQUIRE(train_autoencoder(tiny, tiny.on(o.device), o) == 0);
+        BOOST_REQUIRE(train_autoencoder({tiny, tiny.on(o.device)}, o) == 0);
         o = training("calm");
         o.autoencoder = path("ae");
         o.batch = 2;
         o.block = 64;
-        BOOST_REQUIRE(train_calm(tiny, tiny.on(o.device), o) == 0);
+        BOOST_REQUIRE(train_calm({tiny, tiny.on(o.device)}, o) == 0);
         convert_model(path("calm"), path("rounded"), {.as = stored_type::bf16});
     }
 

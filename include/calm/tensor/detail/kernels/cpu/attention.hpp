@@ -8,9 +8,10 @@
 #include <limits>
 #include <span>
 
+#include "calm/tensor/core/copy.hpp"
 #include "calm/tensor/detail/kernels/cpu/matmul.hpp"
+#include "calm/tensor/detail/kernels/cpu/rows.hpp"
 #include "calm/tensor/detail/ops/attention_shape.hpp"
-#include "calm/tensor/ops/rows.hpp"
 
 namespace calm::detail {
 

@@ -3,9 +3,9 @@
 // for LayerNorm, because its mean goes through memory. No tree computes dx and the sums over rows in one pass: backward
 // takes 1.6 times as long for RMSNorm, 4 for LayerNorm (bench/norms).
 
+#include "calm/tensor/detail/kernels/cpu/rows.hpp"
 #include "calm/tensor/detail/ops/norm_operands.hpp"
 #include "calm/tensor/expr/ops.hpp"
-#include "calm/tensor/ops/rows.hpp"
 
 namespace calm::detail {
 
