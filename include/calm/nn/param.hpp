@@ -48,7 +48,7 @@ template <class Extents, class Space = space<>> struct param {
     }
     // A read-only view of the value.
     [[nodiscard]] view<value_type const, Extents, typename Space::backend> read() const { return value; }
-    // Whether weight decay applies: to matrices, not to biases and norms (AdamW in docs/mathematics.md).
+    // Whether weight decay applies: to matrices, not to biases and norms (docs/mathematics/optimizers.md).
     static constexpr bool decays = rank > 1;
     // Whether this is a matrix between hidden states: both sizes are static, so neither is the vocabulary.
     static constexpr bool is_hidden = rank == 2 && Extents::rank_dynamic == 0;

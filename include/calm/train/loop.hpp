@@ -70,8 +70,8 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 
 }  // namespace detail
 
-// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics.md).
-// The source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
+// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics/autoencoder.md). The
+// source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
 // before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
@@ -138,8 +138,8 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
 }
 
 // Trains an autoregressive model that has memory for values and gradients, at token level or first at patch level
-// (Autoregressive model in docs/mathematics.md). The source must fill sequences of P tokens, in the first phase of K P
-// tokens: there consecutive blocks of a text follow one another. Throws as train_autoencoder.
+// (docs/mathematics/autoregressive.md). The source must fill sequences of P tokens, in the first phase of K P tokens:
+// there consecutive blocks of a text follow one another. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,

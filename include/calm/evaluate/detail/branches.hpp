@@ -1,6 +1,6 @@
 #pragma once
 // One text and sampled continuations of its prefixes, for BrierLM of short patches (Brier-n of K < 4 in
-// docs/mathematics.md).
+// docs/mathematics/scores.md).
 
 #include <cstddef>
 #include <span>

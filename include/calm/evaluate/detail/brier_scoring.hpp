@@ -1,6 +1,6 @@
 #pragma once
-// Samples and scores the predictions of a language model in blocks of text (docs/mathematics.md). Sizes: P patches per
-// block, K tokens per patch, N samples, D hidden.
+// Samples and scores the predictions of a language model in blocks of text (docs/mathematics/scores.md). Sizes: P
+// patches per block, K tokens per patch, N samples, D hidden.
 
 #include <algorithm>
 #include <array>
