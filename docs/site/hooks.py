@@ -45,6 +45,8 @@ def expanded(nav, named: set[str]):
     for item in nav:
         if isinstance(item, str) and item.endswith("/"):
             folder = source_of(item)
+            if not folder.is_dir():
+                log.warning(f"nav in mkdocs.yml names the folder {item}, which does not exist: remove it there")
             found = sorted(folder.rglob("*.md"), key=lambda page: (page.parent, page.name != "README.md", page.name))
             pages += [path for page in found if (path := item + page.relative_to(folder).as_posix()) not in named]
         else:
