@@ -120,6 +120,7 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     """Links lead to pages of the site, to the API for public headers, and to the source for other files."""
     here = Path(page.file.abs_src_path)
+    page.title = page.title.replace("`", "")
     by_source = {Path(file.abs_src_path): file.src_uri for file in files}
 
     def link(match: re.Match) -> str:
