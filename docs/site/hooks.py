@@ -98,11 +98,9 @@ def on_files(files, config):
             files.remove(file)
     pages = [path for path in named_pages(config["nav"]) if path.endswith(".md")]
     for path in pages:
-        if not source_of(path).exists():
-            log.warning(f"nav in mkdocs.yml names {path}, which does not exist: remove it there")
         if pages.count(path) > 1:
             log.warning(f"nav in mkdocs.yml names {path} {pages.count(path)} times, expected once")
-        if source_of(path).is_relative_to(ROOT) and not (DOCS / path).exists():
+        if not (DOCS / path).exists() and (ROOT / path).exists():  # mkdocs reports pages that neither has
             add(path, ROOT)
     for file in files.documentation_pages():
         if file.src_uri not in pages:
