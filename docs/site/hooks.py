@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from markdown.extensions import Extension
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,6 +19,8 @@ KATEX = Path("/usr/share/javascript/katex")
 API = ROOT / "build" / "site-api"  # Doxygen's output, kept while the headers do not change
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+# A paragraph that does not begin with a list item and has one.
+TEXT_THEN_LIST = re.compile(r"(?:\A|\n\n)(?! *(?:[-*]|\d+\.) |[|<])(?:.+\n)+?( *(?:[-*]|1\.) .*)")
 log = logging.getLogger("mkdocs.calm")
 
 
@@ -54,13 +55,6 @@ def expanded(nav, named: set[str]):
     return pages
 
 
-class GitHubLists(Extension):
-    """Nested lists are indented by two columns, as on GitHub, not by four."""
-
-    def extendMarkdown(self, md):
-        md.tab_length = 2
-
-
 def github_anchor(heading: str, separator: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
@@ -70,7 +64,6 @@ def on_config(config):
         log.warning(f"expected KaTeX in {KATEX}, found nothing: install libjs-katex (tests/run tools does)")
     config["nav"] = expanded(config["nav"], set(named_pages(config["nav"])))
     config["mdx_configs"].setdefault("toc", {})["slugify"] = github_anchor
-    config["markdown_extensions"].append(GitHubLists())
     return config
 
 
@@ -143,8 +136,14 @@ def on_page_markdown(markdown, page, config, files):
     def bars(match: re.Match) -> str:
         return match[0].replace(r"\|", "|")
 
-    parts = FENCE.split(markdown)
-    return "".join(part if part.startswith("```") else re.sub(r"`[^`\n]*`", bars, LINK.sub(link, part)) for part in parts)
+    def text(part: str) -> str:
+        for line in TEXT_THEN_LIST.findall(part):
+            log.warning(f"{here.relative_to(ROOT)}: expected an empty line before the list that begins with {line!r}")
+        # Lists are nested by two columns, as on GitHub; Python-Markdown needs four.
+        part = re.sub(r"^( +)(?=\S)", r"\1\1", part, flags=re.MULTILINE)
+        return re.sub(r"`[^`\n]*`", bars, LINK.sub(link, part))
+
+    return "".join(part if part.startswith("```") else text(part) for part in FENCE.split(markdown))
 
 
 def source_page(source: Path, files, config) -> str:
