@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -70,14 +71,16 @@ def on_config(config):
 def build_api() -> dict[Path, str]:
     """Builds the C++ API in API/api if a header is newer. The page of each public header."""
     tags = API / "calm.tag"
-    inputs = [*(ROOT / "include").rglob("*.hpp"), DOCS / "Doxyfile", DOCS / "reference-filter", *(DOCS / "site").iterdir()]
+    inputs = [*(ROOT / "include").rglob("*"), DOCS / "Doxyfile", DOCS / "reference-filter", *(DOCS / "site").glob("api*")]
     if not tags.exists() or tags.stat().st_mtime < max(file.stat().st_mtime for file in inputs):
         shutil.rmtree(API, ignore_errors=True)
         API.mkdir(parents=True)
         number = int(re.search(r"^#define CALM_VERSION (\d+)$", (ROOT / "include/calm/version.hpp").read_text(), re.MULTILINE)[1])
         version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
         environment = os.environ | {"CALM_VERSION": version, "CALM_REFERENCE_DIR": str(API)}
-        subprocess.run(["doxygen", "docs/Doxyfile"], cwd=ROOT, env=environment, check=True)
+        if subprocess.run(["doxygen", "docs/Doxyfile"], cwd=ROOT, env=environment).returncode:
+            shutil.rmtree(API)
+            raise PluginError("expected a C++ reference without warnings: see Doxygen's above")
     return {ROOT / "include" / file.findtext("path") / file.findtext("name"): "api/" + file.findtext("filename")
             for file in xml.parse(tags).iterfind("compound[@kind='file']")}
 
