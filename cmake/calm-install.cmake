@@ -1,4 +1,4 @@
-# Installs the headers and a CMake package, find_package(calm 0.1 [COMPONENTS text io mpi openssl icu cuda nccl]), which
+# Installs the headers and a CMake package, find_package(calm 0.2 [COMPONENTS text io mpi openssl icu cuda nccl]), which
 # also works from this build folder. For other build systems it installs calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
