@@ -39,7 +39,6 @@ namespace {
 constexpr char const* json_type = "application/json";
 constexpr char const* plain_type = "text/plain; charset=utf-8";
 constexpr index_t usual_context = 8192;                  // tokens: bounds the caches of all texts
-constexpr index_t prompt_patches = 128;                  // of prompts per step: other texts wait for them
 constexpr index_t exact_draws = 2000;                    // of the exact rule per patch: others wait for them
 constexpr std::size_t run_bytes = std::size_t{1} << 20;  // of a run's file per answer
 
@@ -372,7 +371,7 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
     auto const text = load_tokenizer(stored);
     auto const model = from.load(stored, text.vocabulary_size(), text.specials(),
                                  {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});
-    auto const batch = model->text_batch(o.at_once, capacity, prompt_patches);
+    auto const batch = model->text_batch(o.at_once, capacity, prompt_part);
     text_generator generator(*batch, static_cast<std::size_t>(o.queue));
     served_model const served{o.name.empty() ? name_of_model(stored.directory) : o.name,
                               &text,

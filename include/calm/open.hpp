@@ -90,7 +90,7 @@ public:
     // with its prompt. A step computes about `prompt_patches` patches of prompts, so that other texts do not wait for a
     // long one. The model outlives it. A text's settings are of settings_of().
     [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity,
-                                                                index_t prompt_patches = 128) {
+                                                                index_t prompt_patches = prompt_part) {
         return model_->text_batch(texts, capacity, prompt_patches);
     }
 

@@ -190,7 +190,10 @@ BOOST_AUTO_TEST_CASE(texts_are_those_of_generate_whatever_others_ask_for) {
         std::vector<std::string> together(requests);
         std::vector<std::thread> clients;
         for (int i = 0; i < requests; ++i)
-            clients.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = server.completion(body(i)).body; });
+            clients.emplace_back([&, i] {
+                together[static_cast<std::size_t>(i)] = server.completion(body(i)).body;
+                static_cast<void>(server.completion({{"prompt", "Mia"}, {"max_tokens", 9}}));  // without a seed
+            });
         for (auto& client : clients) client.join();
         for (int i = 0; i < requests; ++i) {
             auto const got = json::parse(together[static_cast<std::size_t>(i)]);
@@ -236,6 +239,44 @@ BOOST_AUTO_TEST_CASE(a_stream_has_the_same_text_and_ends_in_order) {
     BOOST_TEST((events.back()["usage"] == whole["usage"]));
 }
 
+// At temperature 2 many tokens are single bytes, of no character or of one that the next token completes.
+BOOST_AUTO_TEST_CASE(a_stream_splits_no_character) {
+    running_server const server("ar");
+    bool any_replaced = false;
+    for (int seed = 0; seed < 12; ++seed) {
+        json body{{"prompt", "Gr\u00fc\u00dfe"}, {"max_tokens", 60}, {"seed", seed}, {"temperature", 2}};
+        auto const whole = text_of(server.completion(body));
+        body["stream"] = true;
+        std::string pieces;
+        for (auto const& event : events_of(server.completion(body)))  // throws where a piece is not UTF-8
+            pieces += event["choices"].at(0)["text"].get<std::string>();
+        BOOST_TEST(pieces == whole);
+        any_replaced = any_replaced || has(whole, "\ufffd");
+    }
+    BOOST_TEST(any_replaced);
+}
+
+BOOST_AUTO_TEST_CASE(the_server_answers_during_long_prompts_and_many_streams) {
+    running_server const server("mine");
+    auto const words = [](int n) {
+        std::string text;
+        for (int i = 0; i < n; ++i) text += "Mia ";
+        return text;
+    };
+    std::vector<int> clients;
+    for (int i = 0; i < 40; ++i)
+        clients.push_back(server.sent(running_server::post({{"prompt", i % 8 == 0 ? words(1000) : "Mia"},
+                                                            {"max_tokens", 2000},
+                                                            {"stream", true},
+                                                            {"ignore_eos", true},
+                                                            {"temperature", 0.5}})));
+    BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 40; }));
+    for (int i = 0; i < 20; ++i) BOOST_TEST(server.get("/health").status == 200);
+    BOOST_TEST(server.metric("calm_texts_active") == 40);  // the answers did not wait for a text
+    for (int const client : clients) ::close(client);
+    BOOST_TEST(happens([&] { return server.metric("calm_texts_active") == 0; }));
+}
+
 BOOST_AUTO_TEST_CASE(fields_of_a_request_do_what_they_say) {
     running_server const server("mine");
     json const plain{{"prompt", "Mia"}, {"max_tokens", 40}, {"seed", 5}};
@@ -264,9 +305,16 @@ BOOST_AUTO_TEST_CASE(fields_of_a_request_do_what_they_say) {
     BOOST_TEST(with("n", 3).value()["choices"].size() == 3u);
     auto const ids = json::parse(run_in(served_models(), "tokenize mine --text Mia --format json").out)["ids"];
     BOOST_TEST(text_of(with("prompt", ids)) == text);
-    for (auto const* const field : {"temperature", "top_p", "n", "stop", "echo", "stream", "stream_options", "sampler",
-                                    "logprobs", "suffix", "user", "logit_bias", "best_of", "model"})
+    for (auto const* const field :
+         {"temperature", "top_p", "top_k", "n", "stop", "echo", "stream", "stream_options", "sampler", "logprobs",
+          "suffix", "user", "logit_bias", "best_of", "model", "patches", "ignore_eos", "presence_penalty"})
         BOOST_TEST(text_of(with(field, nullptr)) == text, field);
+    for (auto const* const field : {"prompt", "max_tokens", "seed"}) BOOST_TEST(with(field, nullptr).status == 200);
+    for (std::string const name : {"<|begin_of_text|>", "<|end_of_text|>", "</s>"}) {
+        auto const special = server.completion({{"prompt", name}, {"max_tokens", 0}, {"echo", true}});
+        BOOST_TEST(text_of(special) == name);
+        BOOST_TEST(special.value()["usage"]["prompt_tokens"] > 1);
+    }
     BOOST_TEST(text_of(with("unknown", 1)) == text);
 }
 
@@ -298,7 +346,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_answered_is_refused_by_name) {
         {"{", 400, nullptr, nullptr},
         {"[1]", 400, nullptr, nullptr},
         {R"({"prompt":"a","prompt":"b"})", 400, nullptr, nullptr},
-        {std::string(100, '['), 400, nullptr, nullptr}};
+        {std::string(10'000, '['), 400, nullptr, nullptr},
+        {R"({"prompt":")" + std::string(2'000'000, 'a') + R"("})", 413, nullptr, nullptr}};
     for (auto const& one : cases) {
         auto const reply = server.completion(one.body);
         BOOST_REQUIRE_MESSAGE(reply.status == one.status, one.body << ": " << reply.body);
@@ -306,6 +355,11 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_answered_is_refused_by_name) {
         BOOST_TEST((found["param"] == one.param && found["code"] == one.code), one.body << ": " << reply.body);
         BOOST_TEST(found["type"] == "invalid_request_error");
     }
+    BOOST_TEST(server
+                   .answer_to("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                              "Transfer-Encoding: chunked\r\n\r\n9\r\n{\"prompt\"\r\n8\r\n:\"Mia\",\"\r\nd\r\n"
+                              "max_tokens\":1\r\n1\r\n}\r\n0\r\n\r\n")
+                   .status == 200);
     BOOST_TEST(server.get("/v1/completions").status == 405);
     BOOST_TEST(server.get("/etc/passwd").status == 404);
     BOOST_TEST(server.get("/run").status == 404);
@@ -332,21 +386,24 @@ BOOST_AUTO_TEST_CASE(a_key_is_asked_for_and_other_sites_are_refused) {
 
 BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_said) {
     running_server const server("mine --at-once 1 --queue 1");
-    auto const long_text = running_server::post(
-        {{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", true}, {"ignore_eos", true}, {"temperature", 0.5}});
-    int const first = server.sent(long_text);
-    BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 1; }));
-    int const second = server.sent(long_text);
-    BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_queued") == 1; }));
-    auto const refused = server.completion({{"prompt", "Mia"}});
-    BOOST_TEST(refused.status == 429);
-    BOOST_TEST(has(refused.head, "Retry-After: 1"));
-    // At this temperature an untrained model draws 200 patches for each: the first text lasts long.
-    // A text that waits leaves the queue with its client.
-    ::close(second);
-    BOOST_TEST(happens([&] { return server.metric("calm_texts_queued") == 0; }));
-    ::close(first);
-    BOOST_TEST(happens([&] { return server.metric("calm_texts_active") + server.metric("calm_texts_queued") == 0; }));
+    for (bool const stream : {true, false}) {
+        // At this temperature an untrained model draws 200 patches for each: the first text lasts long.
+        auto const long_text = running_server::post(
+            {{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", stream}, {"ignore_eos", true}, {"temperature", 0.5}});
+        int const first = server.sent(long_text);
+        BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 1; }));
+        int const second = server.sent(long_text);
+        BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_queued") == 1; }));
+        auto const refused = server.completion({{"prompt", "Mia"}});
+        BOOST_TEST(refused.status == 429);
+        BOOST_TEST(has(refused.head, "Retry-After: 1"));
+        // A text that waits leaves the queue with its client.
+        ::close(second);
+        BOOST_TEST(happens([&] { return server.metric("calm_texts_queued") == 0; }));
+        ::close(first);
+        BOOST_TEST(
+            happens([&] { return server.metric("calm_texts_active") + server.metric("calm_texts_queued") == 0; }));
+    }
     BOOST_TEST(server.metric("calm_tokens_total") < 8000);
     BOOST_TEST(server.completion({{"prompt", "Mia"}, {"max_tokens", 4}}).status == 200);
 }

@@ -2,10 +2,12 @@
 #include "serve/text_generator.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,16 +15,18 @@
 #include "serve/completion_answer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/service_metrics.hpp"
+#include "support/happens.hpp"
 #include "support/sentences.hpp"
 
 namespace {
 
 using namespace calm;
 using namespace calm::apps;
+using calm::test::happens;
 using calm::test::has;
 
 // Two texts at a time, each a token "a" per step. Prompts with the token "f" fail, by `failing`: where they begin, or
-// in the step, with all others.
+// in the step, with all others. Prompts with the token "p" are never complete.
 class failing_batch final : public loaded_text_batch {
 public:
     enum class failing { at_its_begin, in_a_step };
@@ -34,7 +38,8 @@ public:
         bool const fails = std::find(prompt.begin(), prompt.end(), 'f') != prompt.end();
         require(!fails || when_ != failing::at_its_begin, errc::non_finite, "the prompt fails");
         auto const slot = std::find(slots_.begin(), slots_.end(), std::nullopt) - slots_.begin();
-        slots_[static_cast<std::size_t>(slot)] = text{settings.max_tokens, fails};
+        bool const waits = std::find(prompt.begin(), prompt.end(), 'p') != prompt.end();
+        slots_[static_cast<std::size_t>(slot)] = text{settings.max_tokens, fails, waits};
         return slot;
     }
     void end(index_t slot) override { slots_[static_cast<std::size_t>(slot)].reset(); }
@@ -43,7 +48,7 @@ public:
         for (auto const& one : slots_) require(!one || !one->fails, errc::non_finite, "the step fails");
         for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
             auto& one = slots_[slot];
-            if (!one) continue;
+            if (!one || one->waits) continue;
             token_id const fresh = 'a';
             bool const last = --one->tokens == 0;
             if (!report(static_cast<index_t>(slot), {{&fresh, 1}, {1, false}, last})) one.reset();
@@ -54,6 +59,7 @@ private:
     struct text {
         index_t tokens;  // left to generate
         bool fails;
+        bool waits;
         bool operator==(text const&) const = default;
     };
 
@@ -72,8 +78,9 @@ public:
     void begin_stream(std::string) override { status_ = 200; }
     void write(std::string chunk) override { text_ += chunk; }
     void finish() override { ++finished_; }
-    [[nodiscard]] bool gone() const override { return false; }
+    [[nodiscard]] bool gone() const override { return gone_; }
 
+    std::atomic<bool> gone_ = false;
     int status_ = 0;
     int finished_ = 0;
     std::string text_;
@@ -130,4 +137,20 @@ BOOST_AUTO_TEST_CASE(a_step_that_fails_is_told_once_to_each_of_its_clients) {
     BOOST_TEST(stream->text_.find("data:", 1) == std::string::npos, stream->text_);
     BOOST_TEST(waits->status_ == 200);
     BOOST_TEST(has(waits->text_, "\"text\":\"aaa\""), waits->text_);
+}
+
+// Otherwise run() would not return.
+BOOST_AUTO_TEST_CASE(a_text_whose_client_has_gone_ends_though_its_prompt_is_not_complete) {
+    for (bool const stream : {true, false}) {
+        service tried(failing_batch::failing::in_a_step);
+        auto const gone = tried.ask("p", stream), other = tried.ask("b", stream), waits = tried.ask("c", stream);
+        std::thread generating([&] { tried.generator.run(); });
+        bool const begun = happens([&] { return tried.generator.queued() == 0; });
+        gone->gone_ = true;
+        tried.generator.close();
+        generating.join();
+        BOOST_TEST(begun);
+        BOOST_TEST(!has(gone->text_, "aaa"), gone->text_);
+        for (auto const& one : {other, waits}) BOOST_TEST(has(one->text_, "\"finish_reason\":\"length\""), one->text_);
+    }
 }

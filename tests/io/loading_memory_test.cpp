@@ -14,6 +14,7 @@
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_directory.hpp"
 #include "calm/model/owned_model.hpp"
+#include "support/memory_of_process.hpp"
 #include "support/sanitized.hpp"
 #include "support/small.hpp"
 #include "support/temporary_folder.hpp"
@@ -33,14 +34,6 @@ constexpr autoencoder_configuration wide = [] {
 constexpr index_t vocabulary = is_sanitized ? 1000 : 5 << 17;
 constexpr rlim_t allowance = rlim_t{64} << 20;
 
-// Private writable memory of this process, in bytes.
-rlim_t own_memory() {
-    std::ifstream statm("/proc/self/statm");
-    rlim_t pages[6] = {};
-    for (auto& one : pages) statm >> one;
-    return pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-}
-
 // Loads in a process limited to `bytes` of additional memory. Returns its exit status: 0 if the weights are right.
 int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
     pid_t const child = ::fork();
@@ -51,7 +44,7 @@ int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
     }
     int status = 1;
     try {
-        rlimit const limit{own_memory() + bytes, RLIM_INFINITY};
+        rlimit const limit{data_of_process() + bytes, RLIM_INFINITY};
         if (!is_sanitized && ::setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
         auto const from = read_model_description(directory);
         owned_model<autoencoder<wide>> own(from.vocabulary(), model_mode::inference);

@@ -3,11 +3,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <string>
 
 #include "calm/sample/generate.hpp"
+#include "support/memory_of_process.hpp"
 #include "support/models.hpp"
 #include "support/untrained.hpp"
 
@@ -54,17 +53,6 @@ std::vector<token_id> prompt_of(index_t patches) {
     std::vector<token_id> prompt;
     for (index_t i = 0; i < patches * K - 1; ++i) prompt.push_back(static_cast<token_id>((i * 37 + i / 11) % 90));
     return prompt;
-}
-
-// Resident bytes, without those of files.
-std::size_t memory_of_process() {
-    std::ifstream in("/proc/self/smaps_rollup");
-    std::string word;
-    std::size_t kilobytes = 0;
-    while (in >> word && word != "Anonymous:") {
-    }
-    BOOST_REQUIRE((in >> kilobytes));
-    return kilobytes * 1024;
 }
 
 }  // namespace
@@ -133,7 +121,7 @@ BOOST_AUTO_TEST_CASE(not_even_the_last_bits_of_a_hidden_state_depend_on_other_te
 
 BOOST_AUTO_TEST_CASE(a_long_prompt_gives_the_same_text_beside_others_and_in_any_round) {
     untrained const u;
-    constexpr index_t part = batch_type::prompt_part, longest = 2 * part + 9;
+    constexpr index_t part = prompt_part, longest = 2 * part + 9;
     std::vector<request> requests = many_requests(5);
     for (index_t const patches : {longest, part, part + 1}) {
         requests.push_back(requests[static_cast<std::size_t>(patches) % 5]);
@@ -178,7 +166,7 @@ BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
     auto const earlier = batch.begin(prompt_of(2), settings);
     step();
     BOOST_TEST(patches[earlier] == 1);
-    auto const is_long = batch.begin(prompt_of(parts * batch_type::prompt_part), settings);
+    auto const is_long = batch.begin(prompt_of(parts * prompt_part), settings);
     auto const later = batch.begin(prompt_of(2), settings);
     BOOST_TEST(batch.free_slots() == 0);
     for (index_t steps = 1; steps <= parts + 1; ++steps) {
@@ -189,7 +177,7 @@ BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
     }
     batch.end(earlier);
     batch.end(later);
-    auto const another = batch.begin(prompt_of(parts * batch_type::prompt_part), settings);
+    auto const another = batch.begin(prompt_of(parts * prompt_part), settings);
     step();
     batch.end(another);  // between its parts
     BOOST_TEST(batch.free_slots() == 2);
@@ -210,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_long_text_takes_memory_for_itself_and_gives_it_back) {
     std::size_t most = 0;
     auto const step = [&] {
         batch.step([&](index_t, generated_patch const&) {
-            most = memory_of_process();
+            most = resident_without_files();
             return true;
         });
     };
@@ -219,7 +207,7 @@ BOOST_AUTO_TEST_CASE(a_long_text_takes_memory_for_itself_and_gives_it_back) {
         begin(patches);
         step();
         BOOST_TEST(batch.empty());
-        return memory_of_process();
+        return resident_without_files();
     };
     one_long_text();  // for the memory that is kept between texts
     auto const after = one_long_text();

@@ -65,6 +65,22 @@ BOOST_AUTO_TEST_CASE(the_block_kernels_agree_with_the_packets) {
     }
 }
 
+// A text must not depend on the texts behind it in a batch, whose rows make the range longer.
+BOOST_AUTO_TEST_CASE(an_element_has_the_same_bits_wherever_the_range_ends) {
+    constexpr index_t longest = 2 * detail::elementwise_grain + 100;
+    tensor<float, extents<dyn>> x{extents<dyn>(longest)}, y{extents<dyn>(longest)};
+    draw(x, 1);
+    context<cpu> ctx(1, 2);
+    evaluate(ctx, y, tanh(x) * silu(x) + exp(x) * x);
+    for (index_t const n : {16, 17, 23, 31, 32, 47, 100, 1000, static_cast<int>(detail::elementwise_grain) + 7,
+                            static_cast<int>(longest) - 1}) {
+        tensor<float, extents<dyn>> in{extents<dyn>(n)};
+        std::copy_n(x.begin(), n, in.begin());
+        evaluate(ctx, in, tanh(in) * silu(in) + exp(in) * in);
+        BOOST_TEST(std::equal(in.begin(), in.end(), y.begin()), "of " << n << " elements");
+    }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_float_are_accumulated_in_double, on, test_devices) {
     constexpr index_t n = 1 << 20;
     typename on::vector x{extents<dyn>(n)};

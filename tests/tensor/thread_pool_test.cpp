@@ -9,10 +9,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "calm/tensor/core/context.hpp"
+#include "support/memory_of_process.hpp"
 #include "support/sentences.hpp"
 
 using namespace calm;
@@ -90,11 +90,7 @@ BOOST_AUTO_TEST_CASE(teams_come_and_go) {
 BOOST_AUTO_TEST_CASE(more_threads_than_the_system_gives_are_refused) {
     pid_t const child = ::fork();
     if (child == 0) {
-        std::ifstream statm("/proc/self/statm");
-        rlim_t pages[6] = {};
-        for (auto& one : pages) statm >> one;
-        rlim_t const own = pages[5] * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-        rlimit const limit{own + (rlim_t{64} << 20), RLIM_INFINITY};  // a stack takes eight megabytes
+        rlimit const limit{data_of_process() + (rlim_t{64} << 20), RLIM_INFINITY};  // a stack takes eight megabytes
         ::setrlimit(RLIMIT_DATA, &limit);
         auto const said = usage_sentence([] { context<>(0, 1000).parallel(1000, [](index_t) {}); });
         ::_exit(has(said, "calm: expected 1000 threads, but the system gives ") && has(said, "ask for fewer") ? 0 : 1);

@@ -3,25 +3,15 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "calm/base/detail/file.hpp"
+#include "support/memory_of_process.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
-
-// Resident bytes of the files that this process has mapped.
-std::size_t resident_of_files() {
-    std::ifstream statm("/proc/self/statm");
-    std::size_t size = 0, resident = 0, shared = 0;
-    statm >> size >> resident >> shared;
-    return shared * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
 
 struct mapping {
     explicit mapping(std::string const& path) : file(calm::mapped_file::open(path)) {}
@@ -45,12 +35,12 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
     auto const path = folder.with("a", std::string(size, '\x01'));
     std::vector<std::unique_ptr<mapping>> all;
     for (int i = 0; i < 60; ++i) all.push_back(std::make_unique<mapping>(path));
-    auto const before = resident_of_files();
+    auto const before = calm::test::resident_of_files();
     std::size_t most = 0;
     for (int round = 0; round < 3; ++round)
         for (auto const& one : all) {
             BOOST_TEST(one->read() == size / 4096);  // dropped pages come back
-            most = std::max(most, resident_of_files() - std::min(before, resident_of_files()));
+            most = std::max(most, calm::test::resident_of_files() - std::min(before, calm::test::resident_of_files()));
         }
     BOOST_TEST(most > calm::mapped_pages::most / 2);  // the measurement works
     BOOST_TEST(most <= calm::mapped_pages::most + 4 * size);
@@ -60,7 +50,7 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
     mapping last(path);
     for (int i = 0; i < 40; ++i) BOOST_TEST(last.read() == size / 4096);
     last.pages.let_go();
-    BOOST_TEST(resident_of_files() < before + size);
+    BOOST_TEST(calm::test::resident_of_files() < before + size);
 }
 
 // Touching one page may load a whole group of pages that the system manages together.
@@ -74,12 +64,12 @@ BOOST_AUTO_TEST_CASE(single_pages_of_a_large_file_hold_no_more) {
         for (std::size_t at = 0; at < size; at += part.size()) out << part;
     }
     mapping one(path);
-    auto const before = resident_of_files();
+    auto const before = calm::test::resident_of_files();
     std::size_t most = 0, sum = 0;
     for (std::size_t i = 0; i < 4000; ++i) {
         one.pages.touch(1);
         sum += static_cast<unsigned char>(one.file.bytes()[i * 7919 * 4096 % size]);
-        auto const now = resident_of_files();
+        auto const now = calm::test::resident_of_files();
         most = std::max(most, now - std::min(before, now));
     }
     BOOST_TEST(sum == 4000U);

@@ -11,6 +11,10 @@
 
 namespace calm {
 
+// Patches of a prompt that are computed at a time (chunked prefill): other texts continue between two parts. A
+// constant, because a text's last bits depend on it.
+inline constexpr index_t prompt_part = 128;
+
 // Settings that decide the text, together with model and prompt. Rule is the sampler type of the model.
 template <class Rule> struct settings_of_generation {
     Rule sampler = {};                // default for a CALM: adaptive, T = 1/2; for an autoregressive model: T = 1

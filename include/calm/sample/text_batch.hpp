@@ -53,7 +53,6 @@ template <class Model, class Backend = cpu> class text_batch {
 public:
     using settings_type = settings_of_generation<rule_of<Model>>;  // of one text
     static constexpr index_t K = Model::K;                         // tokens per patch
-    static constexpr index_t prompt_part = 128;                    // patches of a prompt that are computed at a time
 
     // Called for every patch with the slot of its text; false ends the text.
     using on_patch = std::function<bool(index_t slot, generated_patch const&)>;
@@ -91,12 +90,12 @@ public:
         auto tokens = padded_prompt(after_bos(special_, prompt), K, special_.pad, settings.pad_left);
         require(!tokens.empty(), errc::usage, "calm::text_batch: expected a prompt of at least one patch");
         detail::check_ids(tokens, model_.vocabulary());
-        auto const is_free = [](text const& one) { return !one.under_way; };
-        auto const found = std::find_if(texts_.begin(), texts_.end(), is_free);
-        auto const slot = static_cast<index_t>(found - texts_.begin());
+        index_t slot = 0;
+        while (is_under_way(slot)) ++slot;
+        auto& one = texts_[static_cast<std::size_t>(slot)];
+        one = {settings, {}, std::move(tokens), 0};
+        if (one.settings.ends.empty()) one.settings.ends = {special_.eos};
         beginning_.push_back(slot);
-        *found = {settings, {}, std::move(tokens), 0, true};
-        if (found->settings.ends.empty()) found->settings.ends = {special_.eos};
         return slot;
     }
 
@@ -104,7 +103,7 @@ public:
     void end(index_t slot) {
         std::erase(active_, slot);
         std::erase(beginning_, slot);
-        leave(slot);
+        session_.end(slot);
     }
 
     // What a text has so far. After its end valid until its slot is taken again.
@@ -122,7 +121,7 @@ public:
         for (std::size_t i = 0; i < active_.size(); ++i) {
             auto const patch = std::span<token_id const>(patches_).subspan(i * width, width);
             if (!add_patch(active_[i], patch, took_[i], report)) {
-                leave(active_[i]);
+                session_.end(active_[i]);
                 continue;
             }
             continuing_.push_back(active_[i]);
@@ -140,13 +139,13 @@ private:
         generation_result result;
         std::vector<token_id> prompt;  // (patches, K), while it is computed
         std::size_t computed = 0;      // tokens of it
-        bool under_way = false;
     };
 
-    // The slot is free again.
-    void leave(index_t slot) {
-        texts_[static_cast<std::size_t>(slot)].under_way = false;
-        session_.end(slot);
+    [[nodiscard]] bool is_under_way(index_t slot) const {
+        auto const is_in = [&](auto const& slots) {
+            return std::find(slots.begin(), slots.end(), slot) != slots.end();
+        };
+        return is_in(active_) || is_in(beginning_);
     }
 
     // The parts begin at fixed patches and each is computed alone, so that its bits depend on its prompt only.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""load.py CALM MODEL [--streams 1,8,64,512] [--tokens 64] [--short 10000] [--alone 64]: starts `CALM serve MODEL` and prints a table of
+"""load.py CALM MODEL [--streams 1,8,64,512] [--tokens 64] [--short 10000] [--alone 64] [--beside exact:0.05]: starts `CALM serve MODEL` and prints a table of
 concurrent streams: tokens per second, time to the first token, memory of the server. Then the same texts with `CALM generate`, one
-after another, and many short requests with the server's memory and open descriptors. Standard library only; the client needs CPU time too.
+after another, and many short requests with the server's memory and open descriptors. --beside RULE:T measures the time between two patches of a
+stream beside 0, 1 and 8 texts of that rule and temperature. Standard library only; the client needs CPU time too.
 """
 import argparse
 import asyncio
@@ -57,6 +58,40 @@ async def stream(port, seed, tokens):
     return first, time.monotonic() - begun, int(re.findall(rb'"completion_tokens":(\d+)', text)[-1])
 
 
+def processor_seconds(pid):
+    """Of all threads."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total * 1e-9
+
+
+async def gaps(port, pid, rule, temperature, count):
+    """Between two patches of a stream, beside `count` texts that last longer."""
+    slow = []
+    for seed in range(count):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(port, {"prompt": "Once", "max_tokens": 4000, "seed": seed, "stream": True, "ignore_eos": True,
+                                    "sampler": rule, "temperature": temperature}))
+        slow.append(writer)
+    await asyncio.sleep(1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request(port, {"prompt": "Once upon a time", "max_tokens": 400, "seed": 1, "stream": True, "ignore_eos": True, "patches": True,
+                                "temperature": 1}))
+    times = []
+    while b"[DONE]" not in (line := await reader.readline()):
+        if line.startswith(b"data: "):
+            times.append((time.monotonic(), processor_seconds(pid)))
+    for one in (writer, *slow):
+        one.close()
+    found = [[(after[i] - before[i]) * 1000 for before, after in zip(times, times[1:], strict=False)] for i in range(2)]
+    print(f"{count:>6} beside: {len(times)} patches; ms between two of them p50 {part(found[0], 0.5):.1f}, p99 {part(found[0], 0.99):.1f}, at most "
+          f"{max(found[0]):.1f}; of the server's processor time p50 {part(found[1], 0.5):.1f}, p99 {part(found[1], 0.99):.1f}, at most "
+          f"{max(found[1]):.1f}", flush=True)
+    await asyncio.sleep(2)
+
+
 def part(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
@@ -99,6 +134,7 @@ def main():
     parser.add_argument("--streams", default="1,8,64,512")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--short", type=int, default=10000)
+    parser.add_argument("--beside", metavar="RULE:T")
     parser.add_argument("--alone", type=int, default=64, help="runs of generate")
     o = parser.parse_args()
     process, port = start(o.calm, o.model)
@@ -107,10 +143,14 @@ def main():
         print(" streams  texts   tokens  tokens/s   first ms              end ms     memory MiB\n"
               "                                      p50       p99        p50      now      peak")
         speed = {}
-        for count in map(int, o.streams.split(",")):
+        for count in map(int, o.streams.split(",") if o.streams else ()):
             speed[count] = asyncio.run(measure(port, process.pid, count, o.tokens, max(1, 64 // count)))
         time.sleep(1)
         print(f"{memory(process.pid)[0]:.0f} MiB one second later")
+        if o.beside:
+            rule, temperature = o.beside.split(":")
+            for count in (0, 1, 8):
+                asyncio.run(gaps(port, process.pid, rule, float(temperature), count))
         if o.short:
             asyncio.run(many_short(port, process.pid, o.short))
     finally:

@@ -39,13 +39,27 @@ template <class T, class F>
     for_lanes<piece_of_packet<T>, T>(begin, end, f);
 }
 
+// An element has the same bits wherever the range ends: the last vector overlaps the one before it, because the scalar
+// functions round differently. It is computed first, for y may be an operand. Only a range shorter than a vector is
+// computed by scalars.
 template <class Tree, class T> void serial_evaluate(Tree const& tree, T* y, index_t begin, index_t end) {
-    for_pieces<T>(begin, end, [&]<class V>(index_t i) { store(y + i, tree.template forward<V>(i).value); });
+    using V = piece_of_packet<T>;
+    index_t const last = end - lanes<V>;
+    if (last < begin || lanes<V> == 1) {
+        for (index_t i = begin; i < end; ++i) store(y + i, tree.template forward<T>(i).value);
+        return;
+    }
+    V const at_end = tree.template forward<V>(last).value;
+    for (index_t i = begin; i < last; i += lanes<V>) store(y + i, tree.template forward<V>(i).value);
+    store(y + last, at_end);
 }
 
 template <class Tree, class T> void run_evaluate(context<cpu> const& ctx, Tree const& tree, T* y, index_t n) {
-    ctx.parallel_ranges(n, elementwise_grain,
-                        [&](index_t begin, index_t end) { serial_evaluate(tree, y, begin, end); });
+    constexpr index_t each = lanes<packet<T>>;
+    index_t const packets = std::max<index_t>(1, n / each);  // the last range takes the rest, too
+    ctx.parallel_ranges(packets, elementwise_grain / each, [&](index_t begin, index_t end) {
+        serial_evaluate(tree, y, begin * each, end == packets ? n : end * each);
+    });
 }
 
 template <class Tree, class DY>
