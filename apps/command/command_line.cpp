@@ -166,10 +166,14 @@ void add_timeout(command& c, execution_options& o) {
 void add_weights(command& c, held_weights& weights) {
     c.under(heading::devices);
     c.choice(
-        "--dtype", {"f32", "bf16"},
-        "type of the weights in memory: f32, or bf16, which takes half the memory and must be compiled for the device "
-        "(f32)",
-        [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
+        "--dtype", {"f32", "bf16", "int8"},
+        "type of the weights in memory: f32, or int8, rounded to 8 bits with a scale per 32, on the cpu, or bf16, which "
+        "must be compiled for the device (f32)",
+        [&weights](std::string const& name) {
+            weights = name == "bf16"   ? held_weights::bf16
+                      : name == "int8" ? held_weights::int8
+                                       : held_weights::f32;
+        });
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }
 

@@ -38,8 +38,8 @@ struct run_record {
     std::vector<std::string> words;  // the command line
 };
 
-// Precision in which programs other than train hold weights.
-enum class held_weights { f32, bf16 };
+// Precision in which programs other than train hold weights. int8 is chosen at run time, bf16 is compiled.
+enum class held_weights { f32, bf16, int8 };
 
 // Where and how a program computes.
 struct execution_options {
