@@ -903,7 +903,8 @@ void declare(command& c, convert_options& o) {
     add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage,
                   "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
     add_out(c, o.out, "the model");
-    c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
+    c.choice("--dtype", {"f32", "bf16", "f16", "int8"},
+             "precision of the weights: f32, bf16, f16, or int8 with a scale per 32 for matrices (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
     c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
                                            "most bytes of tensors per file (5000000000)", 1, most_shard);

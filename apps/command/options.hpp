@@ -155,7 +155,7 @@ struct convert_options {
     std::string model;
     std::string autoencoder;  // directory of a CALM's autoencoder, or empty: as the model says
     std::string out;
-    std::string dtype;  // f32, bf16 or f16, or empty: as stored
+    std::string dtype;  // f32, bf16, f16 or int8, or empty: as stored
     std::uint64_t shard_bytes = 5'000'000'000;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
+#include "calm/io/detail/int8_tensors.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/tensor_table.hpp"
@@ -58,7 +59,8 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
         auto const original = std::string(same_as) + tensor.name.substr(name.size());
         auto const* const same = file.find(original);
         if (same == nullptr) return false;
-        if (same->type != tensor.type || same->shape != tensor.shape || !std::ranges::equal(same->bytes, tensor.bytes))
+        if (same->type != tensor.type || same->shape != tensor.shape ||
+            !std::ranges::equal(same->bytes, tensor.bytes) || !std::ranges::equal(same->scales, tensor.scales))
             fail_at(tensor, file.path(),
                     "expected the same values as " + in_quotes(original) + ", because both names mean one weight");
         return true;
@@ -120,7 +122,7 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
 }
 
 // Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
-// BF16, F32 or F64; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
+// BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
 // another shape or type.
 inline void check_tensors(tensor_table const& file, std::span<tensor_alias const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
@@ -139,8 +141,9 @@ inline void check_tensors(tensor_table const& file, std::span<tensor_alias const
         if (!known.contains(tensor.name) && std::ranges::none_of(expected.unknown_from, begins) &&
             !detail::repeats_another(file, tensor, ties))
             unknown.push_back(in_quotes(tensor.name));
-        else if (!detail::is_float(tensor.type))
-            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64, found " +
+        else if (!detail::is_weight(tensor))
+            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64, or I8 with " +
+                            in_quotes(tensor.name + std::string(detail::scales_suffix)) + ", found " +
                             std::string(name_of(tensor.type)));
     }
     std::string wrong;
