@@ -79,8 +79,9 @@ inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
 
 // Writes a model to a new directory: every tensor once, as safetensors, rounded to nearest if the type changes;
 // config.json with that type; tokenizer and counts unchanged. A CALM includes the autoencoder of `ae_path`. Needs
-// memory for one block of a tensor, and to int8 for the result. Throws errc::model_file if another file is larger than the library reads,
-// errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory exists.
+// memory for one block of a tensor, and to int8 for the result. Throws errc::model_file if another file is larger than
+// the library reads, errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory
+// exists.
 inline void convert_model(stored_model const& model, std::string const& to, conversion const& c = {}) {
     auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)

@@ -54,8 +54,8 @@ inline std::string_view name_of(weights_layout layout) {
     return detail::weights_layouts[static_cast<std::size_t>(layout)].text;
 }
 
-// All tensors of a model directory, as one table over its files. Weights in int8 and their scales are one tensor. The bytes stay in the files until they are read.
-// Move-only; tensors and their bytes are valid as long as it lives.
+// All tensors of a model directory, as one table over its files. Weights in int8 and their scales are one tensor. The
+// bytes stay in the files until they are read. Move-only; tensors and their bytes are valid as long as it lives.
 class stored_weights : public tensor_table {
 public:
     // Opens the first that exists of model.safetensors, its sharded form, pytorch_model.bin, and its sharded form.

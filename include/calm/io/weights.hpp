@@ -122,8 +122,8 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
 }
 
 // Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
-// BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
-// another shape or type.
+// BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are missing,
+// unknown, or of another shape or type.
 inline void check_tensors(tensor_table const& file, std::span<tensor_alias const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
     std::vector<std::string> missing, unknown, unfit;

@@ -78,8 +78,8 @@ inline std::string torch_name_of(stored_type type) {
 }
 
 // Passes the bytes of a tensor, converted to the type `as`, to `put` block by block; needs at most 1 MiB of memory.
-// Weights in int8 become floating-point. Integer tensors and tensors of the type itself pass unchanged. Throws errc::non_finite with the tensor's name if a
-// finite value overflows the type.
+// Weights in int8 become floating-point. Integer tensors and tensors of the type itself pass unchanged. Throws
+// errc::non_finite with the tensor's name if a finite value overflows the type.
 inline void rounded_to(stored_type as, stored_tensor const& tensor,
                        std::function<void(std::span<std::byte const>)> const& put) {
     if (tensor.type == as || !detail::is_weight(tensor)) return put(tensor.bytes);

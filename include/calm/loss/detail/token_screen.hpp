@@ -110,8 +110,8 @@ public:
     screened_argmax(context<cpu>& ctx, token_screen const& screen, W const* table, float const* x, index_t R,
                     token_id* tokens) :
         ctx_(ctx),
-        screen_(screen), table_(table), held_(in_int8(ctx, table)), x_(x), R_(R), tokens_(tokens), stride_(screen.words_ * 4),
-        bytes_(ctx.workspace.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
+        screen_(screen), table_(table), held_(in_int8(ctx, table)), x_(x), R_(R), tokens_(tokens),
+        stride_(screen.words_ * 4), bytes_(ctx.workspace.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
         rows_(ctx.workspace.template take<row>(extents<dyn>(R)).data()),
         found_(ctx.workspace.template take<found>(extents<dyn>(ctx.threads() * R)).data()),
         gathered_(ctx.workspace.template take<W>(extents<dyn>(ctx.threads() * most_at_once * screen.D_)).data()) {}

@@ -73,7 +73,7 @@ public:
         return &*std::prev(after);
     }
 
-    [[nodiscard]] std::size_t bytes() const { return memory_.used(); }        // that the matrices take
+    [[nodiscard]] std::size_t bytes() const { return memory_.used(); }       // that the matrices take
     [[nodiscard]] std::size_t matrices() const { return matrices_.size(); }  // number of matrices held
 
 private:

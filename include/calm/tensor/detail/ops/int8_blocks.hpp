@@ -19,8 +19,8 @@ struct int8_weight {
 
 inline constexpr index_t int8_block = 32;  // weights that share a scale
 
-// Points to an element of a matrix of such weights, whose rows are whole blocks. Moves by whole blocks, and at most once
-// by a part of one.
+// Points to an element of a matrix of such weights, whose rows are whole blocks. Moves by whole blocks, and at most
+// once by a part of one.
 struct int8_pointer {
     std::int8_t const* bytes;
     float const* scales;

@@ -73,8 +73,7 @@ template <class T, class P>
 }
 
 // Packs one panel of at most Width columns of x (columns, depth).
-template <int Width, class T, class P>
-void pack_turned(T* panel, P x, index_t stride, index_t columns, index_t depth) {
+template <int Width, class T, class P> void pack_turned(T* panel, P x, index_t stride, index_t columns, index_t depth) {
     constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);
     for (index_t j = 0; j < Width; j += square) {
         index_t l = 0;

@@ -91,8 +91,8 @@ inline constexpr int most_rows_at_once = tile_sums == 16 ? 4 : 2;
 
 // The first Rows rows of C, columns begin .. end; they bring B into the cache for all rows. With more than four rows
 // they prefetch the next block of B. With fewer they prefetch the next tile where the processor does not do so itself.
-// That is for values of one or two bytes, where one step reads part of a cache line, and otherwise for several rows of A whose tiles
-// are small compared with the L1 cache.
+// That is for values of one or two bytes, where one step reads part of a cache line, and otherwise for several rows of
+// A whose tiles are small compared with the L1 cache.
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;
