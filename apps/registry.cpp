@@ -188,9 +188,14 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
 }
 
 compiled_functions const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
-    bool const is_auto = device.name == "auto";
+    bool const is_int8 = weights == held_weights::int8;
+    if (is_int8 && device.name != "cpu" && device.name != "auto")
+        throw error(errc::config, "--device " + device.text() +
+                                      " --dtype int8: expected --device cpu, which alone "
+                                      "computes with weights in int8; use it, or --dtype bf16");
+    bool const is_auto = device.name == "auto" && !is_int8;
     bool const is_bf16 = weights == held_weights::bf16;
-    auto const chosen = work_on(*this, device, is_bf16 ? "-bf16" : "");
+    auto const chosen = is_int8 ? "cpu" : work_on(*this, device, is_bf16 ? "-bf16" : "");
     auto found = work.find(chosen);
     if (on_demand) {
         if (found == work.end()) require_possible_on(*this, device, chosen);

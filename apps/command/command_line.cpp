@@ -167,10 +167,13 @@ void add_timeout(command& c, execution_options& o) {
 void add_weights(command& c, held_weights& weights) {
     c.under(heading::devices);
     c.choice(
-        "--dtype", {"f32", "bf16"},
-        "type of the weights in memory: f32, or bf16, which takes half the memory and must be compiled for the device "
-        "(f32)",
-        [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
+        "--dtype", {"f32", "bf16", "int8"},
+        "type of the weights in memory: f32; int8, about a quarter of the memory, on the cpu; or bf16, half the "
+        "memory, "
+        "which must be compiled for the device (f32)",
+        [&weights](std::string const& name) {
+            weights = name == "bf16" ? held_weights::bf16 : name == "int8" ? held_weights::int8 : held_weights::f32;
+        });
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }
 
@@ -903,7 +906,8 @@ void declare(command& c, convert_options& o) {
     add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage,
                   "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
     add_out(c, o.out, "the model");
-    c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
+    c.choice("--dtype", {"f32", "bf16", "f16", "int8"},
+             "precision of the weights: f32, bf16, f16, or int8 for matrices, with a scale per 32 weights (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
     c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
                                            "most bytes of tensors per file (5000000000)", 1, most_shard);

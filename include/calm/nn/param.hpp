@@ -197,7 +197,11 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
     for (auto const& p : parameters_of(model)) {
         auto const zeros = [&]<class T>(arena<Backend>& memory, T*) {
             auto const taken = memory.template take<T>(p.grad.extents());
-            detail::memory_of<Backend>::clear(taken.data(), static_cast<std::size_t>(taken.size()) * sizeof(T));
+            auto const bytes = static_cast<std::size_t>(taken.size()) * sizeof(T);
+            if constexpr (host_memory<Backend>)
+                detail::memory_of<Backend>::clear_untouched(taken.data(), bytes);
+            else
+                detail::memory_of<Backend>::clear(taken.data(), bytes);
             return taken.data();
         };
         with_values(p, [&](auto const& value) {

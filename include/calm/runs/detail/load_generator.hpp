@@ -13,6 +13,7 @@
 #include "calm/model/owned_model.hpp"
 #include "calm/runs/detail/loaded_model.hpp"
 #include "calm/sample/generate.hpp"
+#include "calm/tensor/ops/int8_products.hpp"
 #include "calm/text/special_tokens.hpp"
 
 namespace calm {
@@ -33,11 +34,18 @@ public:
 
 protected:
     loaded_model_of(index_t vocabulary, special_tokens const& special, model_placement const& placement) :
-        ctx_(context_at<Backend>(placement)), special_(special), own_(vocabulary, model_mode::inference) {}
+        ctx_(context_at<Backend>(placement)), special_(special), own_(vocabulary, model_mode::inference) {
+        if (!placement.in_int8) return;
+        if constexpr (std::is_same_v<space_of<Model>, space<>>)
+            use_int8_weights(ctx_, int8_);
+        else
+            throw error(errc::usage, "calm::load_model: expected the space<cpu> for weights in int8, found another");
+    }
 
     context<Backend> ctx_;
     special_tokens special_;
     owned_model<Model> own_;
+    int8_weights int8_;  // destroyed before the memory of own_
 };
 
 // A text_batch of Model.

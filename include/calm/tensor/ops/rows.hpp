@@ -20,9 +20,10 @@ namespace detail {
 // CPU implementation of gather and scatter; the one for block backends is in detail/kernels/block/rows.hpp.
 template <class T, class W, class Id>
 void run_gather_rows(context<cpu>& ctx, T* y, W const* table, Id const* ids, index_t count, index_t width) {
+    auto const* const held = in_int8(ctx, table);
     ctx.parallel_ranges(count, 256, [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r)
-            std::copy_n(table + static_cast<index_t>(ids[r]) * width, width, y + r * width);
+            copy_row(held, table + static_cast<index_t>(ids[r]) * width, width, y + r * width);
     });
 }
 template <class T, class Id>
