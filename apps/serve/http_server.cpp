@@ -141,7 +141,7 @@ private:
     void wait_for_tick(std::function<void()> const& tick);
     void close_expired();
     void close_idle();
-    void close_longest_idle();
+    void close_longest_silent();
     void close_all();
     void remove(std::shared_ptr<session> const& one, bool refused);
 
@@ -313,7 +313,8 @@ public:
         socket_.set_option(asio::ip::tcp::no_delay(true), code);
         auto const held = std::min(server_.limits_.unread_bytes, kernel_bytes);
         socket_.set_option(asio::socket_base::send_buffer_size(static_cast<int>(held)), code);
-        deadline_ = http_clock::now() + server_.limits_.idle_time;
+        silent_since_ = http_clock::now();
+        deadline_ = silent_since_ + server_.limits_.idle_time;
         if (refused_) fail(503, "expected fewer connections at the same time, found too many: try again later");
         watch();
     }
@@ -326,8 +327,9 @@ public:
         server_.remove(shared_from_this(), refused_);
     }
     [[nodiscard]] bool is_idle() const { return phase_ == phase::idle; }
-    // When an idle connection is closed; the longest idle one first.
-    [[nodiscard]] http_clock::time_point deadline() const { return deadline_; }
+    // Whether the server waits for its client, and since when: for the next request, or for the next bytes of one.
+    [[nodiscard]] bool is_silent() const { return phase_ == phase::idle || phase_ == phase::receiving; }
+    [[nodiscard]] http_clock::time_point silent_since() const { return silent_since_; }
     [[nodiscard]] bool is_expired(http_clock::time_point now) const { return now >= deadline_; }
     void expire() {
         if (phase_ != phase::receiving) return close();
@@ -365,6 +367,7 @@ private:
         auto const bytes = socket_.read_some(asio::buffer(server_.received_.data(), room()), code);
         bool const is_early = code == asio::error::would_block || code == asio::error::interrupted;
         if (code && !is_early) return close();  // the client has gone
+        if (bytes > 0) silent_since_ = http_clock::now();
         if (phase_ != phase::lingering) input_.append(server_.received_.data(), bytes);
         process();
         watch();
@@ -451,7 +454,8 @@ private:
         exchange_.reset();
         if (closes) return linger();
         phase_ = phase::idle;
-        deadline_ = http_clock::now() + server_.limits_.idle_time;
+        silent_since_ = http_clock::now();
+        deadline_ = silent_since_ + server_.limits_.idle_time;
         process();
         watch();
     }
@@ -471,7 +475,7 @@ private:
     tcp_socket socket_;
     http_reader reader_;
     std::shared_ptr<exchange> exchange_;  // from the end of a request to the end of its answer
-    http_clock::time_point deadline_ = never;
+    http_clock::time_point deadline_ = never, silent_since_;
     std::string input_;     // at most header_bytes: received, and not parsed yet
     std::string interim_;   // sent before the answer
     std::string output_;    // being sent
@@ -533,7 +537,7 @@ void http_server::state::accept() {
 }
 
 void http_server::state::welcome(tcp_socket socket) {
-    if (open_ >= limits_.connections) close_longest_idle();
+    if (open_ >= limits_.connections) close_longest_silent();
     bool const refused = open_ >= limits_.connections;
     if (refused && refused_ >= most_refused) return;  // closes it
     auto const one = std::make_shared<session>(*this, std::move(socket), refused);
@@ -571,11 +575,12 @@ void http_server::state::close_expired() {
     for (auto const& one : expired) one->expire();
 }
 
-// Makes room for a new connection, if there is an idle one.
-void http_server::state::close_longest_idle() {
+// Makes room for a new connection, if the server waits for the client of another one. So connections that are only
+// held open, or send slowly, keep nobody out.
+void http_server::state::close_longest_silent() {
     std::shared_ptr<session> longest;
     for (auto const& one : sessions_)
-        if (one->is_idle() && (longest == nullptr || one->deadline() < longest->deadline())) longest = one;
+        if (one->is_silent() && (longest == nullptr || one->silent_since() < longest->silent_since())) longest = one;
     if (longest != nullptr) longest->close();
 }
 

@@ -32,7 +32,7 @@ bool is_loopback(std::string const& address);
 struct http_limits {
     std::size_t header_bytes = 16384;       // of a request
     std::size_t body_bytes = 4 << 20;       // of a request
-    std::size_t connections = 1024;         // at the same time; a new one closes the longest idle one, else gets 503
+    std::size_t connections = 1024;         // at the same time; a new one closes the longest silent one, or gets 503
     std::size_t unread_bytes = 1 << 20;     // of an answer that its client does not read; more closes it
     std::chrono::seconds request_time{30};  // for a whole request to arrive
     std::chrono::seconds idle_time{60};     // for the next request on a connection to begin

@@ -448,6 +448,27 @@ BOOST_AUTO_TEST_CASE(a_new_connection_closes_the_longest_idle_one) {
     BOOST_TEST(server->connections() == 3U);
 }
 
+// Otherwise a client could keep all others out for request_time by requests that it does not end.
+BOOST_AUTO_TEST_CASE(requests_that_do_not_go_on_keep_nobody_out) {
+    auto limits = small_limits();
+    limits.connections = 3;
+    served server(limits);
+    std::vector<std::unique_ptr<client>> all;
+    for (int i = 0; i < 3; ++i) {
+        auto& one = *all.emplace_back(std::make_unique<client>(server->port()));
+        BOOST_TEST_REQUIRE(one.connect());
+        one.send("GET / HT");
+        BOOST_TEST(happens([&] { return server->connections() == static_cast<std::size_t>(i) + 1; }, patience));
+    }
+    client next(server->port());
+    BOOST_TEST_REQUIRE(next.connect());
+    next.send(get("/"));
+    BOOST_TEST(next.receive_until("/?").ends_with("/?"));
+    BOOST_TEST(all[0]->receive_all() == "");  // silent longest
+    all[2]->send("TP/1.1\r\nHost: localhost\r\n\r\n");
+    BOOST_TEST(status_of(all[2]->receive_until("/?")) == 200);
+}
+
 BOOST_AUTO_TEST_CASE(connections_over_the_limit_get_status_503) {
     auto limits = small_limits();
     limits.connections = 20;

@@ -265,11 +265,11 @@ BOOST_AUTO_TEST_CASE(the_server_answers_during_long_prompts_and_many_streams) {
     };
     std::vector<int> clients;
     for (int i = 0; i < 40; ++i)
-        clients.push_back(server.sent(running_server::post({{"prompt", i % 8 == 0 ? words(1000) : "Mia"},
-                                                            {"max_tokens", 2000},
+        clients.push_back(server.sent(running_server::post({{"prompt", i % 8 == 0 ? words(500) : "Mia"},
+                                                            {"max_tokens", 5000},
                                                             {"stream", true},
                                                             {"ignore_eos", true},
-                                                            {"temperature", 0.5}})));
+                                                            {"temperature", 0.1}})));
     BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 40; }));
     for (int i = 0; i < 20; ++i) BOOST_TEST(server.get("/health").status == 200);
     BOOST_TEST(server.metric("calm_texts_active") == 40);  // the answers did not wait for a text
@@ -389,7 +389,7 @@ BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_sa
     for (bool const stream : {true, false}) {
         // At this temperature an untrained model draws 200 patches for each: the first text lasts long.
         auto const long_text = running_server::post(
-            {{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", stream}, {"ignore_eos", true}, {"temperature", 0.5}});
+            {{"prompt", "Mia"}, {"max_tokens", 8000}, {"stream", stream}, {"ignore_eos", true}, {"temperature", 0.1}});
         int const first = server.sent(long_text);
         BOOST_REQUIRE(happens([&] { return server.metric("calm_texts_active") == 1; }));
         int const second = server.sent(long_text);

@@ -77,7 +77,7 @@ async def gaps(port, pid, rule, temperature, count):
         slow.append(writer)
     await asyncio.sleep(1)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request(port, {"prompt": "Once upon a time", "max_tokens": 400, "seed": 1, "stream": True, "ignore_eos": True, "patches": True,
+    writer.write(request(port, {"prompt": "Once upon a time", "max_tokens": 200, "seed": 1, "stream": True, "ignore_eos": True, "patches": True,
                                 "temperature": 1}))
     times = []
     while b"[DONE]" not in (line := await reader.readline()):
