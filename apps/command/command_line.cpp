@@ -36,6 +36,7 @@
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
 #include "serve/http_server.hpp"
+#include "shipped_model.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
@@ -216,10 +217,11 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
-// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's.
+// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's. `more`
+// ends the help.
 void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
-                   needed need = needed::no) {
-    c.text(option, path, "DIR", what + "; also the --out of train", need);
+                   needed need = needed::no, std::string const& more = "") {
+    c.text(option, path, "DIR", what + "; also the --out of train" + more, need);
     c.check([&c, &path, option, stage] {
         if (path.empty()) return;
         path = stage_in(path, stage);
@@ -229,6 +231,21 @@ void add_directory(command& c, std::string const& option, std::string& path, cha
 void add_model(command& c, std::string& model, std::string const& what) {
     c.under(heading::common);
     add_directory(c, "--model", model, model_stage, what, needed::yes);
+    c.first_words_are("--model");
+}
+
+// The model where none is named.
+std::string model_by_default() {
+    auto path = shipped_model();
+    log_line("no model is named, so this is the story model that comes with calm: " + path);
+    return path;
+}
+void add_model_or_shipped(command& c, std::string& model, std::string const& what) {
+    c.under(heading::common);
+    c.check_whole([&model] {
+        if (model.empty()) model = model_by_default();
+    });
+    add_directory(c, "--model", model, model_stage, what, needed::no, " (the story model that comes with calm)");
     c.first_words_are("--model");
 }
 
@@ -785,8 +802,12 @@ void declare(command& c, text_options& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.repeated("--model", o.models, "DIR", "model that train wrote; repeat the option to compare several", needed::yes);
+    c.repeated("--model", o.models, "DIR",
+               "model that train wrote; repeat the option to compare several (the story model that comes with calm)");
     c.first_words_are("--model");
+    c.check_whole([&o] {
+        if (o.models.empty()) o.models = {model_by_default()};
+    });
     c.check([&c, &o] {
         for (auto& model : o.models) {
             model = stage_in(model, model_stage);
@@ -914,7 +935,7 @@ void declare(command& c, convert_options& o) {
 }
 
 void declare(command& c, inspect_options& o) {
-    add_model(c, o.model, "model in any published layout");
+    add_model_or_shipped(c, o.model, "model in any published layout");
     add_pattern_of_model(c, o.pattern);
 }
 
@@ -961,7 +982,7 @@ void declare(command& c, plot_options& o) {
 }
 
 void declare(command& c, generate_options& o) {
-    add_model(c, o.model, "language model in any published layout");
+    add_model_or_shipped(c, o.model, "language model in any published layout");
     c.repeated("--prompt", o.prompts, "TEXT",
                "prompt, - reads standard input; repeat the option for more texts (empty)");
     c.may_be_empty("--prompt");
@@ -1028,11 +1049,12 @@ void declare(command& c, generate_options& o) {
 
 void declare(command& c, serve_options& o) {
     c.under(heading::common);
-    add_directory(c, "--model", o.model, model_stage, "language model in any published layout");
+    add_directory(c, "--model", o.model, model_stage, "language model in any published layout", needed::no,
+                  " (without --run the story model that comes with calm)");
     c.first_words_are("--model");
     c.text("--run", o.run, "DIR", "the --out of train, to show its training on the page");
-    c.check_whole([&c, &o] {
-        if (o.model.empty() && o.run.empty()) c.problem("expected --model DIR, --run DIR or both");
+    c.check_whole([&o] {
+        if (o.model.empty() && o.run.empty()) o.model = model_by_default();
     });
     c.text("--host", o.host, "ADDRESS", "address to listen on; another than loopback needs --api-key (127.0.0.1)");
     c.number<index_t, index_t>("--port", o.port, "N", "port to listen on; 0: any free one (8080)", 0, 65'535);

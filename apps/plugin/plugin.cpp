@@ -129,8 +129,7 @@ library_source source_of(entry const& one, std::string const& device, plugin_par
 
 // The part to generate with: the one for evaluation too if the cache has it, else the one that compiles sooner.
 plugin_part part_that_generates(entry const& one, std::string const& device) {
-    detail::cached_library const larger(detail::private_library_cache(), source_of(one, device, plugin_part::loading));
-    return is_there(larger.library) ? plugin_part::loading : plugin_part::generating;
+    return is_in_cache(source_of(one, device, plugin_part::loading)) ? plugin_part::loading : plugin_part::generating;
 }
 
 // How to build a program that has the configuration, where it cannot be compiled on demand.
