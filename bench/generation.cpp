@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/tensor/ops/int8_products.hpp"
 #include "configurations.hpp"
 #include "machine.hpp"
 #include "writing.hpp"
