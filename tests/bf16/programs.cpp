@@ -52,14 +52,17 @@ struct shop {
         return to_json(evaluate_stored(tiny.on(o.device, weights), o, read_model_description(o.model)));
     }
     // The answers to the prompts, as generate --jsonl writes them.
-    [[nodiscard]] std::string written(std::string const& model, held_weights weights) const {
-        std::string const name = model + std::to_string(static_cast<int>(weights)) + ".jsonl";
+    [[nodiscard]] std::string written(std::string const& model, held_weights weights,
+                                      std::string const& temperature = "1") const {
+        std::string const name =
+            model + std::to_string(static_cast<int>(weights)) + (temperature == "1" ? "" : "-drawn") + ".jsonl";
         generate_options o;
         o.weights = weights;
         o.model = path(model);
         o.jsonl = folder.with("prompts.jsonl", "{\"id\": 1, \"prompt\": \"12\"}\n{\"id\": 2, \"prompt\": \"\"}\n");
         o.out = path(name);
-        o.temperature = "1";
+        o.temperature = temperature;
+        o.threads = 2;
         o.max_tokens = 60;
         BOOST_REQUIRE(generate_stored(tiny.on(o.device, weights), o, read_model_description(o.model)) == 0);
         return folder.content(name);
@@ -100,8 +103,10 @@ BOOST_AUTO_TEST_CASE(files_of_bf16_have_the_texts_and_scores_that_they_have_in_f
 BOOST_AUTO_TEST_CASE(files_of_int8_have_the_texts_and_scores_that_they_have_in_fp32) {
     shop const here;
     auto const text = here.written("bytes", held_weights::f32), scores = here.scores("bytes", held_weights::f32);
-    for (auto const* const model : {"bytes", "calm"}) {  // fp32 files are rounded on load
+    auto const drawn = here.written("bytes", held_weights::f32, "1/2");  // many draws, shared by the threads
+    for (auto const* const model : {"bytes", "calm"}) {                  // fp32 files are rounded on load
         BOOST_TEST(here.written(model, held_weights::int8) == text, model);
+        BOOST_TEST(here.written(model, held_weights::int8, "1/2") == drawn, model);
         BOOST_TEST(here.scores(model, held_weights::int8) == scores, model);
     }
     BOOST_TEST(here.scores("calm", held_weights::f32) != scores);

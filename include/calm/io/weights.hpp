@@ -142,9 +142,11 @@ inline void check_tensors(tensor_table const& file, std::span<tensor_alias const
             !detail::repeats_another(file, tensor, ties))
             unknown.push_back(in_quotes(tensor.name));
         else if (!detail::is_weight(tensor))
-            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64, or I8 with " +
-                            in_quotes(tensor.name + std::string(detail::scales_suffix)) + ", found " +
-                            std::string(name_of(tensor.type)));
+            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64" +
+                            (tensor.type == stored_type::i8
+                                 ? ", or I8 with " + in_quotes(tensor.name + std::string(detail::scales_suffix))
+                                 : std::string()) +
+                            ", found " + std::string(name_of(tensor.type)));
     }
     std::string wrong;
     auto const describe = [&](std::vector<std::string> const& what, std::string const& before) {

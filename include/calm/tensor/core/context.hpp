@@ -168,7 +168,8 @@ public:
     // Of `cpu`: products with weights (n, k) sum every row in one order, so the bits of a row do not depend on the
     // number of rows. Products of more than about 32 rows are then up to a third slower.
     bool independent_rows = false;
-    int8_weights* int8 = nullptr;  // of `cpu`: matrices held in int8; use_int8_weights sets both
+    int8_weights* int8 = nullptr;  // of `cpu`: matrices held in int8, or null; use_int8_weights sets it
+    // How `matmul` multiplies by them; use_int8_weights sets it.
     void (*multiply_int8)(context<cpu>&, detail::product<float, float, float> const&,
                           detail::int8_matrix const&) = nullptr;
 

@@ -40,20 +40,24 @@ template <int Rows, int Ahead, class T, class W>
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
     unrolled<columns / streams>([&](auto group) __attribute__((always_inline)) {
-        auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
+        auto const add = [&](index_t l, index_t count, bool fetches) __attribute__((always_inline)) {
             V x[Rows]{};
             unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
             unrolled<streams>([&](auto stream) __attribute__((always_inline)) {
                 constexpr int c = group * streams + stream;
-                if constexpr (Ahead > 0) prefetch(b[c] + (l + ahead));
+                if constexpr (Ahead > 0)
+                    if (fetches) prefetch(b[c] + (l + ahead));
                 V const y = widened<V>(b[c] + l, count);
                 unrolled<Rows>([&](auto r)
                                    __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
             });
         };
         index_t l = 0;
-        for (; l + width <= p.k; l += width) add(l, width);
-        if (l < p.k) add(l, p.k - l);
+        if constexpr (sizeof(W) == 1)  // four steps read a cache line, or less of one
+            for (; l + 4 * width <= p.k; l += 4 * width)
+                unrolled<4>([&](auto step) __attribute__((always_inline)) { add(l + step * width, width, step == 0); });
+        for (; l + width <= p.k; l += width) add(l, width, true);
+        if (l < p.k) add(l, p.k - l, true);
     });
     T s[tile_sums];
     if constexpr (tile_sums == 16)
