@@ -29,7 +29,7 @@ struct loading {
     // Why this machine, with the GPU of that number, cannot run it; empty if it can.
     std::function<std::string(int)> unavailable_reason = {};
     // What training calls to score and to sample: measures_of_calm or measures_of_autoregressive
-    // (compiled_loading.hpp).
+    // (compiled_loading.hpp). Null where a plug-in was compiled to generate text only; its models are not evaluated.
     void const* measures = nullptr;
 };
 

@@ -1,31 +1,16 @@
 #pragma once
-// Compiles how a program loads models of a configuration, and what its training calls to score and to sample. The
-// smaller part of a configuration's work; a plug-in compiles it apart from training.
+// Compiles how a program loads models of a configuration, to generate and to evaluate, and what its training calls to
+// score and to sample. A plug-in compiles it apart from training.
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "calm/runs/detail/load_model.hpp"
-#include "compiled_functions.hpp"
-#include "products.hpp"
-
-// The space that a source file is compiled for; the files that CMake generates for NAME@SPACE define it.
-#ifndef CALM_SPACE
-#define CALM_SPACE space<>
-#endif
+#include "compiled_generating.hpp"
 
 namespace calm::apps {
-
-// Why this machine lacks the backend, or the GPU with that number; empty if it is available.
-template <class Backend> std::string obstacle_to([[maybe_unused]] int number) {
-    if constexpr (std::is_same_v<Backend, cuda>)
-        return no_device_reason(Backend(), number);
-    else
-        return "";
-}
 
 // Tokens of the first of `prompts`, at T = 1/2 for either kind of model. They draw from the streams of generation, so
 // training is unaffected.

@@ -7,6 +7,7 @@ namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
 extern template void gemm(context<cpu>&, product<float, bf16> const&);
+extern template void gemm(context<cpu>&, product<float, int8_weight> const&);
 extern template void serial_gemm(product<float> const&);
 
 }  // namespace calm::detail

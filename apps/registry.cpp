@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "calm/runs/detail/missing_gpu.hpp"
 #include "command/suggest.hpp"
 #include "plugin/chosen_sizes.hpp"
 #include "plugin/named_sizes.hpp"
@@ -37,8 +38,8 @@ std::string line_that_compiles(std::string const& name) {
     return "cmake --preset release -DCALM_CONFIGS=\"" + list + name + "\" && cmake --build --preset release";
 }
 
-// How to use the sizes of a configuration that is not compiled without building the program again, as a sentence after
-// a space; "" if its sizes are unknown or no compiled configuration is of its kind.
+// How to use a configuration that is not compiled, without building the program again: a sentence after a space. "" if
+// its sizes are unknown or no compiled configuration is of its kind.
 std::string sentence_on_demand(std::string const& name) {
     auto const* const sizes = sizes_named(name);
     if (sizes == nullptr) return "";
@@ -167,7 +168,7 @@ void require_no(std::string const& reason, device_choice const& device) {
 // Throws as entry::on() if a configuration on demand cannot be used for a device, before anything is compiled.
 void require_possible_on(entry const& one, device_choice const& device, std::string const& chosen) {
     require_compiled_device(one, chosen);
-    if (chosen.starts_with("cuda")) require_no(missing_gpu(device.number_here()), device);
+    if (is_of_cuda(chosen)) require_no(missing_gpu(device.number_here()), device);
 }
 
 }  // namespace
@@ -187,9 +188,14 @@ bool register_configuration(std::string const& name, decltype(entry::sizes) cons
 }
 
 compiled_functions const& entry::on(device_choice const& device, held_weights weights, needed_work needed) const {
-    bool const is_auto = device.name == "auto";
+    bool const is_int8 = weights == held_weights::int8;
+    if (is_int8 && device.name != "cpu" && device.name != "auto")
+        throw error(errc::config, "--device " + device.text() +
+                                      " --dtype int8: expected --device cpu, which alone "
+                                      "computes with weights in int8; use it, or --dtype bf16");
+    bool const is_auto = device.name == "auto" && !is_int8;
     bool const is_bf16 = weights == held_weights::bf16;
-    auto const chosen = work_on(*this, device, is_bf16 ? "-bf16" : "");
+    auto const chosen = is_int8 ? "cpu" : work_on(*this, device, is_bf16 ? "-bf16" : "");
     auto found = work.find(chosen);
     if (on_demand) {
         if (found == work.end()) require_possible_on(*this, device, chosen);

@@ -24,8 +24,8 @@ struct recipes {
     autoregressive_recipe autoregressive = {};
 };
 
-// What a program needs of a configuration. One on demand compiles sooner without training.
-enum class needed_work { all, without_training };
+// What a program needs of a configuration. One on demand compiles sooner if it need not train or evaluate.
+enum class needed_work { all, without_training, generation };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
 // weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.
@@ -53,6 +53,11 @@ struct entry {
     // Only for an autoregressive model.
     [[nodiscard]] autoregressive_configuration const& autoregressive() const { return std::get<1>(sizes); }
 };
+
+// Whether a key of entry::work is of an NVIDIA GPU.
+inline bool is_of_cuda(std::string const& device) {
+    return device.starts_with("cuda");
+}
 
 // Those compiled into the program, sorted by name.
 std::vector<entry> const& compiled_configurations();

@@ -29,9 +29,13 @@ namespace calm::apps {
 namespace {
 
 std::unique_ptr<loaded_model> load(loading const& from, stored_model const& stored, tokenizer const& tokenizer,
-                                   execution_options const& o, head_numbers const& sampling) {
+                                   execution_options const& o, head_numbers const& sampling,
+                                   held_weights weights = held_weights::f32) {
     auto model = from.load(stored, tokenizer.vocabulary_size(), tokenizer.specials(),
-                           {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});
+                           {.threads = o.threads,
+                            .device = o.device.number_here(),
+                            .seed = o.seed,
+                            .in_int8 = weights == held_weights::int8});
     model->change_sampling([&](field_values& values) { take(values, sampling); });
     return model;
 }
@@ -90,7 +94,7 @@ evaluation evaluate_stored(loading const& from, evaluate_options const& o, store
     auto const blocks = with_progress(
         evaluation_blocks_of(o.data, tokenizer, {mode, static_cast<std::size_t>(K), data_seed}, settings.block_tokens),
         o.positions);
-    auto const model = load(from, stored, tokenizer, o, o.head);
+    auto const model = load(from, stored, tokenizer, o, o.head, o.weights);
     auto const counts = is_autoencoder ? std::nullopt : counts_beside(stored);
     auto const bytes = by_tokens ? bytes_of_tokens(tokenizer) : std::vector<index_t>();
     auto const found = model->evaluate(blocks, counts ? &*counts : nullptr, bytes, settings, ranks());
@@ -105,7 +109,7 @@ int generate_stored(loading const& from, generate_options const& o, stored_model
     auto const unit = is_autoregressive(stored) ? unit_of_writing::token : unit_of_writing::patch;
     index_t const positions = stored.description.max_position_embeddings;
     auto const tokenizer = load_tokenizer(stored);
-    auto const model = load(from, stored, tokenizer, o, o.head);
+    auto const model = load(from, stored, tokenizer, o, o.head, o.weights);
     auto settings = generation_settings_of(o, is_autoregressive(stored));
     settings.ends = stored.ends;
     stop_strings const stops(o.stop);

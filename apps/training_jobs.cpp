@@ -234,14 +234,16 @@ void save_with_counts(language_model_in_training& model, std::string const& dire
 
 }  // namespace
 
-int train_autoencoder(entry const& one, compiled_functions const& work, train_options const& o) {
+int train_autoencoder(training_job const& job, train_options const& o) {
+    auto const& one = job.configuration;
+    auto const& work = job.work;
+    auto const& init = job.init;
     auto const& sizes = one.calm().autoencoder;
     index_t const K = sizes.patch_size;
     index_t const block = 64 * K;
     training_run run(o);
     auto recipe = recipe_for(one.defaults.autoencoder, o);
     run.keep_as_begun(recipe);
-    auto const init = model_of_init(o);
     auto const chosen = choose_tokenizer(o, init);
     auto const& tokenizer = chosen.tokens;
     token_id const V = tokenizer.vocabulary_size();
@@ -287,7 +289,10 @@ int train_autoencoder(entry const& one, compiled_functions const& work, train_op
     return run.end(remark_on(model->unsupported()));
 }
 
-int train_calm(entry const& one, compiled_functions const& work, train_options const& o) {
+int train_calm(training_job const& job, train_options const& o) {
+    auto const& one = job.configuration;
+    auto const& work = job.work;
+    auto const& init = job.init;
     auto const& sizes = one.calm();
     index_t const K = sizes.autoencoder.patch_size;
     refuse_same_directory(o);
@@ -300,7 +305,6 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     auto const tokenizer = load_tokenizer(stored);
     token_id const V = tokenizer.vocabulary_size();
     require_match(sizes.autoencoder, V, stored);
-    auto const init = model_of_init(o);
     if (init) require_tokenizer_of(*init, tokenizer, "choose one with the tokenizer of --autoencoder");
     auto const make = [&] { return work.make_calm(training_placement_of(o), V, work.measures); };
     if (work.on_device) adapt_to_device(recipe, o, run, make);
@@ -349,11 +353,13 @@ int train_calm(entry const& one, compiled_functions const& work, train_options c
     return run.end(remark_on(model->unsupported()));
 }
 
-int train_autoregressive(entry const& one, compiled_functions const& work, train_options const& o) {
+int train_autoregressive(training_job const& job, train_options const& o) {
+    auto const& one = job.configuration;
+    auto const& work = job.work;
+    auto const& init = job.init;
     auto const& sizes = one.autoregressive();
     refuse_same_directory(o);
     training_run run(o);
-    auto const init = model_of_init(o);
     auto recipe = recipe_for(defaults_of(one, init).autoregressive, o);
     run.keep_as_begun(recipe);
     if (work.on_device) recipe.log_every = 10;

@@ -3,11 +3,11 @@
 // size.
 //
 //     generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] [--repeats 5] [--json]
-//     generation --bf16 [--config tiny text small] [--threads 2] [--repeats 5] [--json]
+//     generation --bf16 --int8 [--config tiny text small] [--threads 2] [--repeats 5] [--json]
 //
 // Also prints a lower bound at T = 1 for one text: the time to read all multiplied weights once per patch at this
-// machine's bandwidth. Numbers of draws are measured alternately. --bf16 measures one text at T = 1 with weights in
-// bf16, alternating with fp32. --json prints one JSON object per line.
+// machine's bandwidth. Numbers of draws are measured alternately. --bf16 and --int8 measure one text at T = 1 with
+// weights in bf16 and in int8, alternating with fp32. --json prints one JSON object per line.
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/tensor/ops/int8_products.hpp"
 #include "configurations.hpp"
 #include "machine.hpp"
 #include "writing.hpp"
@@ -33,6 +34,7 @@ struct options {
     int threads = 2;
     int repeats = 5;
     bool in_bf16 = false;
+    bool in_int8 = false;
     bool json = false;
 };
 
@@ -69,37 +71,63 @@ std::vector<measured> measure(calm::context<>& ctx, Model const& model, options 
     return found;
 }
 
-// Milliseconds per patch of one text at T = 1 with bf16 weights, and the speed-up over fp32 weights, measured
-// alternately.
-template <calm::model_configuration auto C>
-void beside_bf16(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
-    using narrow = calm::calm_model<C, calm::bf16_weights>;
-    calm::owned_model<narrow> lm(C.autoencoder.vocab_size, calm::model_mode::inference);
-    calm::copy_parameters(ctx, calm::parameters_of(lm.model), calm::parameters_of(model));
-    calm::copy_parameters(ctx, calm::frozen_parameters_of(lm.model), calm::frozen_parameters_of(model));
-    index_t const room = 2 + o.repeats * most_patches;
-    bench::writing<calm::calm_model<C>> in_fp32(ctx, model, 1, 1, room);
-    bench::writing<narrow> in_bf16(ctx, lm.model, 1, 1, room);
+// Milliseconds per patch of one text at T = 1 with weights of another type, and the speed-up over fp32 weights,
+// measured alternately.
+template <class Wide, class Narrow>
+void compare(Wide& in_fp32, Narrow& narrow, options const& o, char const* name, char const* type) {
     auto const time_of = [](auto& text) {
         double const begin = bench::now();
         for (index_t patch = 0; patch < most_patches; ++patch) text.patch();
         return 1e3 * (bench::now() - begin) / most_patches;
     };
     in_fp32.patch();
-    in_bf16.patch();
+    narrow.patch();
     std::vector<double> times, ratios;
     for (int i = 0; i < o.repeats; ++i) {
         double const plain = time_of(in_fp32);
-        times.push_back(time_of(in_bf16));
+        times.push_back(time_of(narrow));
         ratios.push_back(plain / times.back());
     }
     auto const ms = bench::spread_of(times), faster = bench::spread_of(ratios);
-    std::printf(o.json ? "{\"config\": \"%s\", \"threads\": %d, \"ms\": [%.5f, %.5f, %.5f], \"times_as_fast\": [%.4f, "
-                         "%.4f, %.4f]}\n"
-                       : "%-6s %d threads, weights in bf16 %9.3f ms per patch (%.3f .. %.3f), %.2f times the speed "
+    std::printf(o.json ? "{\"config\": \"%s\", \"threads\": %d, \"weights\": \"%s\", \"ms\": [%.5f, %.5f, %.5f], "
+                         "\"times_as_fast\": [%.4f, %.4f, %.4f]}\n"
+                       : "%-6s %d threads, weights in %s %9.3f ms per patch (%.3f .. %.3f), %.2f times the speed "
                          "of fp32 (%.2f .. %.2f)\n",
-                name, o.threads, ms.median, ms.lowest, ms.highest, faster.median, faster.lowest, faster.highest);
+                name, o.threads, type, ms.median, ms.lowest, ms.highest, faster.median, faster.lowest, faster.highest);
     std::fflush(stdout);
+}
+
+// A model with the values of another one.
+template <class Narrow, class Model> auto copied(calm::context<>& ctx, Model& model, index_t vocabulary) {
+    auto made = std::make_unique<calm::owned_model<Narrow>>(vocabulary, calm::model_mode::inference);
+    calm::copy_parameters(ctx, calm::parameters_of(made->model), calm::parameters_of(model));
+    calm::copy_parameters(ctx, calm::frozen_parameters_of(made->model), calm::frozen_parameters_of(model));
+    return made;
+}
+
+template <calm::model_configuration auto C>
+void beside_fp32(calm::context<>& ctx, calm::calm_model<C>& model, options const& o, char const* name) {
+    using wide = calm::calm_model<C>;
+    index_t const room = 2 + o.repeats * most_patches;
+    bench::writing<wide> in_fp32(ctx, model, 1, 1, 2 * room);
+    if (o.in_bf16) {
+        using narrow = calm::calm_model<C, calm::bf16_weights>;
+        auto const lm = copied<narrow>(ctx, model, C.autoencoder.vocab_size);
+        bench::writing<narrow> in_bf16(ctx, lm->model, 1, 1, room);
+        compare(in_fp32, in_bf16, o, name, "bf16");
+    }
+    if (o.in_int8) {
+        auto const lm = copied<wide>(ctx, model, C.autoencoder.vocab_size);
+        calm::int8_weights weights;
+        calm::context<> own(1, o.threads);
+        calm::use_int8_weights(own, weights);
+        auto all = calm::parameters_of(lm->model);
+        for (auto& p : calm::frozen_parameters_of(lm->model)) all.push_back(p);
+        for (auto const& p : all)
+            if (calm::int8_weights::takes(p.shape)) weights.add(p.value.data(), p.shape[0], p.shape[1]);
+        bench::writing<wide> in_int8(own, lm->model, 1, 1, room);
+        compare(in_fp32, in_int8, o, name, "int8");
+    }
 }
 
 template <calm::model_configuration auto C> void run(options const& o, char const* name) {
@@ -109,7 +137,7 @@ template <calm::model_configuration auto C> void run(options const& o, char cons
     calm::initialise(ctx, lm.model.ae_model);
     calm::initialise(ctx, lm.model);
     bench::fill_zeros(ctx, lm.model);
-    if (o.in_bf16) return beside_bf16<C>(ctx, lm.model, o, name);
+    if (o.in_bf16 || o.in_int8) return beside_fp32<C>(ctx, lm.model, o, name);
     std::size_t const bytes = bench::bytes_of_a_patch(lm.model);
     double const bandwidth = bench::measure_bandwidth(ctx, bytes);
     for (index_t const texts : o.texts) {
@@ -144,6 +172,8 @@ bool read(options& o, int argc, char** argv) {
             o.json = true;
         else if (option == "--bf16" && values.empty())
             o.in_bf16 = true;
+        else if (option == "--int8" && values.empty())
+            o.in_int8 = true;
         else if (option == "--texts" && positive)
             o.texts = numbers;
         else if (option == "--draws" && positive)
@@ -165,7 +195,7 @@ int main(int argc, char** argv) {
     options o;
     if (!read(o, argc, argv)) {
         std::fputs("usage: generation [--config tiny text small] [--threads 2] [--texts 1 32] [--draws 1 31 200] "
-                   "[--repeats 5] [--bf16] [--json]\n",
+                   "[--repeats 5] [--bf16] [--int8] [--json]\n",
                    stderr);
         return 2;
     }

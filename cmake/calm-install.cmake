@@ -1,4 +1,4 @@
-# Installs the headers and a CMake package, find_package(calm 0.1 [COMPONENTS text io mpi openssl icu cuda nccl]), which
+# Installs the headers and a CMake package, find_package(calm 0.2 [COMPONENTS text io mpi openssl icu cuda nccl]), which
 # also works from this build folder. For other build systems it installs calm.pc, calm-text.pc and calm-io.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -18,7 +18,7 @@ install(CODE "
                     OUTPUT_FILE \"\${single}\" COMMAND_ERROR_IS_FATAL ANY)
     file(INSTALL \"\${single}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")")
 
-# The program `calm` with its manual page and completion, if it was built.
+# The program `calm` with its manual page, completion and models, if it was built.
 if(CALM_APPS)
     set(installed calm)
     if(CALM_PORTABLE)
@@ -27,6 +27,7 @@ if(CALM_APPS)
         list(APPEND installed ${for_levels})
     endif()
     install(TARGETS ${installed} OPTIONAL)
+    install(DIRECTORY models/stories DESTINATION ${CMAKE_INSTALL_DATADIR}/calm/models PATTERN make EXCLUDE)
     # The program compiles sizes on demand from its own headers too. They are private: projects do not include them.
     install(DIRECTORY apps/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/calm-programs FILES_MATCHING PATTERN "*.hpp")
     install(CODE "

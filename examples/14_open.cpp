@@ -5,7 +5,8 @@
 
 int main(int count, char** arguments) try {
     std::string const folder = count > 1 ? arguments[1] : "model";  // any CALM or Llama, or the --out of calm train
-    auto model = calm::open(folder);
+    std::string const device = count > 2 ? arguments[2] : "cpu";    // or cuda, an NVIDIA GPU
+    auto model = calm::open(folder, {.device = device});
     std::printf("%lld tokens per patch, vocabulary %d\n", static_cast<long long>(model.patch_size()),
                 model.tokenizer().vocabulary_size());
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,7 @@
 #include "run/text_run.hpp"
 #include "run/training_run.hpp"
 #include "serve/http_server.hpp"
+#include "shipped_model.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
 #include "text/writing.hpp"
@@ -166,10 +168,13 @@ void add_timeout(command& c, execution_options& o) {
 void add_weights(command& c, held_weights& weights) {
     c.under(heading::devices);
     c.choice(
-        "--dtype", {"f32", "bf16"},
-        "type of the weights in memory: f32, or bf16, which takes half the memory and must be compiled for the device "
-        "(f32)",
-        [&weights](std::string const& name) { weights = name == "bf16" ? held_weights::bf16 : held_weights::f32; });
+        "--dtype", {"f32", "bf16", "int8"},
+        "type of the weights in memory: f32; int8, about a quarter of the memory, on the cpu; or bf16, half the "
+        "memory, "
+        "which must be compiled for the device (f32)",
+        [&weights](std::string const& name) {
+            weights = name == "bf16" ? held_weights::bf16 : name == "int8" ? held_weights::int8 : held_weights::f32;
+        });
     c.otherwise("--dtype", [] { return std::string("f32"); });
 }
 
@@ -212,10 +217,11 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
-// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's.
+// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's. `more`
+// ends the help.
 void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
-                   needed need = needed::no) {
-    c.text(option, path, "DIR", what + "; also the --out of train", need);
+                   needed need = needed::no, std::string const& more = "") {
+    c.text(option, path, "DIR", what + "; also the --out of train" + more, need);
     c.check([&c, &path, option, stage] {
         if (path.empty()) return;
         path = stage_in(path, stage);
@@ -225,6 +231,21 @@ void add_directory(command& c, std::string const& option, std::string& path, cha
 void add_model(command& c, std::string& model, std::string const& what) {
     c.under(heading::common);
     add_directory(c, "--model", model, model_stage, what, needed::yes);
+    c.first_words_are("--model");
+}
+
+// The model where none is named.
+std::string model_by_default() {
+    auto path = shipped_model();
+    log_line("no model is named, so this is the story model that comes with calm: " + path);
+    return path;
+}
+void add_model_or_shipped(command& c, std::string& model, std::string const& what) {
+    c.under(heading::common);
+    c.check_whole([&model] {
+        if (model.empty()) model = model_by_default();
+    });
+    add_directory(c, "--model", model, model_stage, what, needed::no, " (the story model that comes with calm)");
     c.first_words_are("--model");
 }
 
@@ -443,7 +464,8 @@ template <class Number> std::string text_if_set(Number value) {
         return shortest(value);
 }
 
-// Defaults shown for unset training options: the configuration's recipe, adjusted to the options that are set.
+// Defaults shown for unset training options: the configuration's recipe, adjusted to the options that are set. All are
+// from one look at the model of --init.
 template <class Recipe> class recipe_defaults {
 public:
     recipe_defaults(command& c, train_options const& o, Recipe recipes::*of) : command_(c), options_(o), of_(of) {
@@ -457,8 +479,9 @@ public:
         });
     }
     void put(std::string const& option, std::function<std::string(Recipe const&)> text) {
-        command_.otherwise(option, [&o = options_, of = of_, text = std::move(text)] {
-            return text(recipe_for(defaults_of(o).*of, o));
+        command_.otherwise(option, [&o = options_, of = of_, found = found_, text = std::move(text)] {
+            if (!*found) *found = defaults_of(o);
+            return text(recipe_for(**found.*of, o));
         });
     }
 
@@ -466,6 +489,7 @@ private:
     command& command_;
     train_options const& options_;
     Recipe recipes::*of_;
+    std::shared_ptr<std::optional<recipes>> found_ = std::make_shared<std::optional<recipes>>();
 };
 
 // The smallest and largest allowed value of a field.
@@ -778,8 +802,12 @@ void declare(command& c, text_options& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.repeated("--model", o.models, "DIR", "model that train wrote; repeat the option to compare several", needed::yes);
+    c.repeated("--model", o.models, "DIR",
+               "model that train wrote; repeat the option to compare several (the story model that comes with calm)");
     c.first_words_are("--model");
+    c.check_whole([&o] {
+        if (o.models.empty()) o.models = {model_by_default()};
+    });
     c.check([&c, &o] {
         for (auto& model : o.models) {
             model = stage_in(model, model_stage);
@@ -899,14 +927,15 @@ void declare(command& c, convert_options& o) {
     add_directory(c, "--autoencoder", o.autoencoder, autoencoder_stage,
                   "for a CALM that does not contain its autoencoder: where that is, instead of ae_path of config.json");
     add_out(c, o.out, "the model");
-    c.choice("--dtype", {"f32", "bf16", "f16"}, "precision of the weights: f32, bf16 or f16 (as stored)",
+    c.choice("--dtype", {"f32", "bf16", "f16", "int8"},
+             "precision of the weights: f32, bf16, f16, or int8 for matrices, with a scale per 32 weights (as stored)",
              [&o](std::string const& name) { o.dtype = name; });
     c.number<std::uint64_t, std::uint64_t>("--shard-size", o.shard_bytes, "BYTES",
                                            "most bytes of tensors per file (5000000000)", 1, most_shard);
 }
 
 void declare(command& c, inspect_options& o) {
-    add_model(c, o.model, "model in any published layout");
+    add_model_or_shipped(c, o.model, "model in any published layout");
     add_pattern_of_model(c, o.pattern);
 }
 
@@ -953,7 +982,7 @@ void declare(command& c, plot_options& o) {
 }
 
 void declare(command& c, generate_options& o) {
-    add_model(c, o.model, "language model in any published layout");
+    add_model_or_shipped(c, o.model, "language model in any published layout");
     c.repeated("--prompt", o.prompts, "TEXT",
                "prompt, - reads standard input; repeat the option for more texts (empty)");
     c.may_be_empty("--prompt");
@@ -1020,11 +1049,12 @@ void declare(command& c, generate_options& o) {
 
 void declare(command& c, serve_options& o) {
     c.under(heading::common);
-    add_directory(c, "--model", o.model, model_stage, "language model in any published layout");
+    add_directory(c, "--model", o.model, model_stage, "language model in any published layout", needed::no,
+                  " (without --run the story model that comes with calm)");
     c.first_words_are("--model");
     c.text("--run", o.run, "DIR", "the --out of train, to show its training on the page");
-    c.check_whole([&c, &o] {
-        if (o.model.empty() && o.run.empty()) c.problem("expected --model DIR, --run DIR or both");
+    c.check_whole([&o] {
+        if (o.model.empty() && o.run.empty()) o.model = model_by_default();
     });
     c.text("--host", o.host, "ADDRESS", "address to listen on; another than loopback needs --api-key (127.0.0.1)");
     c.number<index_t, index_t>("--port", o.port, "N", "port to listen on; 0: any free one (8080)", 0, 65'535);

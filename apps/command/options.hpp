@@ -38,8 +38,8 @@ struct run_record {
     std::vector<std::string> words;  // the command line
 };
 
-// Precision in which programs other than train hold weights.
-enum class held_weights { f32, bf16 };
+// Precision in which programs other than train hold weights. int8 is chosen at run time, bf16 is compiled.
+enum class held_weights { f32, bf16, int8 };
 
 // Where and how a program computes.
 struct execution_options {
@@ -155,7 +155,7 @@ struct convert_options {
     std::string model;
     std::string autoencoder;  // directory of a CALM's autoencoder, or empty: as the model says
     std::string out;
-    std::string dtype;  // f32, bf16 or f16, or empty: as stored
+    std::string dtype;  // f32, bf16, f16 or int8, or empty: as stored
     std::uint64_t shard_bytes = 5'000'000'000;
 };
 

@@ -33,7 +33,8 @@ public:
             auto const key = trimmed(word.substr(0, at));
             auto const value = at == std::string::npos ? "" : trimmed(word.substr(at + 1));
             if (key.empty() || value.empty())
-                throw error(errc::config, "--set: expected KEY=VALUE,..., found '" + word + "'");
+                throw error(errc::config, "--set: expected KEY=VALUE,..., found '" + word +
+                                              "'; sweep compares several values of a size by --vary patch_size=1,2");
             std::erase_if(given_, [&](auto const& one) { return one.first == key; });  // the last one counts
             given_.emplace_back(key, value);
         }

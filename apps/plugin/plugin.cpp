@@ -1,6 +1,5 @@
 #include "plugin/plugin.hpp"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -77,10 +76,6 @@ void require_same_headers(header_folders const& from) {
                         "library's development package");
 }
 
-bool is_of_cuda(std::string const& device) {
-    return device.starts_with("cuda");
-}
-
 char const* compiler_for(std::string const& device) {
     return is_of_cuda(device) ? nvcc : compiler;
 }
@@ -132,6 +127,11 @@ library_source source_of(entry const& one, std::string const& device, plugin_par
             .key = key_of(depends)};
 }
 
+// The part to generate with: the one for evaluation too if the cache has it, else the one that compiles sooner.
+plugin_part part_that_generates(entry const& one, std::string const& device) {
+    return is_in_cache(source_of(one, device, plugin_part::loading)) ? plugin_part::loading : plugin_part::generating;
+}
+
 // How to build a program that has the configuration, where it cannot be compiled on demand.
 std::vector<std::string> lines_that_link(entry const& one, std::string const& device) {
     return lines_of("Or write this as apps/configs/mine.cpp and build the programs with -DCALM_CONFIGS=\"mine;mine@" +
@@ -149,20 +149,12 @@ void require_compiled_device(entry const& one, std::string const& device) {
                     lines_that_link(one, device));
 }
 
-std::string missing_gpu(int number) {
-    void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver == nullptr) return "no GPU: this machine has no driver of NVIDIA";
-    auto const start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
-    auto const count_gpus = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
-    int count = 0;
-    if (start == nullptr || count_gpus == nullptr || start(0) != 0 || count_gpus(&count) != 0 || count <= 0)
-        return "no GPU: the driver of NVIDIA finds none";
-    return number < count ? "" : sentence("no GPU ", number, ": this machine has GPUs 0 to ", count - 1);
-}
-
 bool load_on_demand(entry const& one, std::string const& device, needed_work needed, compiled_functions& to) {
     std::vector<plugin_part> parts;
-    if (to.load == nullptr) parts.push_back(plugin_part::loading);
+    if (needed == needed_work::generation && to.load == nullptr)
+        parts.push_back(part_that_generates(one, device));
+    else if (needed != needed_work::generation && to.measures == nullptr)
+        parts.push_back(plugin_part::loading);
     if (needed == needed_work::all && !device.ends_with("-bf16") && to.muon_of_model == nullptr)
         parts.push_back(plugin_part::training);
     if (parts.empty()) return false;
@@ -183,10 +175,11 @@ bool load_on_demand(entry const& one, std::string const& device, needed_work nee
         require_same_headers(found_headers());
     });
     for (std::size_t i = 0; i < parts.size(); ++i)
-        if (parts[i] == plugin_part::loading)
-            reinterpret_cast<loading_function*>(function_of_library(libraries[i], "calm_loading"))(to);
+        if (auto* const add = function_of_library(libraries[i], ("calm_" + name_of(parts[i])).c_str());
+            parts[i] == plugin_part::training)
+            reinterpret_cast<training_function*>(add)(to);
         else
-            reinterpret_cast<training_function*>(function_of_library(libraries[i], "calm_training"))(to);
+            reinterpret_cast<loading_function*>(add)(to);
     return true;
 }
 

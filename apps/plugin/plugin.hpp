@@ -1,7 +1,7 @@
 #pragma once
-// Compiles a configuration to a plug-in, shared libraries that the program loads: one for evaluation and generation,
-// and one for training, which takes as long to compile. Plug-ins are kept in a private cache directory: CALM_PLUGINS,
-// else calm in XDG_CACHE_HOME or ~/.cache.
+// Compiles a configuration to a plug-in, shared libraries that the program loads: one for generation, or one for
+// evaluation too, and one for training. Plug-ins are kept in a private cache directory: CALM_PLUGINS, else calm in
+// XDG_CACHE_HOME or ~/.cache.
 
 #include <string>
 
@@ -11,10 +11,6 @@ namespace calm::apps {
 
 // Throws errc::config if this program cannot compile plug-ins for a device, a key of entry::work.
 void require_compiled_device(entry const& one, std::string const& device);
-
-// Why this machine lacks the GPU with that number, empty if it has it. Asks the driver: without a plug-in, a program
-// may have no code for GPUs.
-std::string missing_gpu(int number);
 
 // Adds what is needed of a configuration's work on a device, a key of entry::work, unless `to` has it. Returns whether
 // something was added. What the cache lacks is compiled, all parts at once, which takes many seconds and is reported in

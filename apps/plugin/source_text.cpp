@@ -22,7 +22,7 @@ std::string includes_of(any_sizes const& sizes) {
 std::string checks_of_build(std::string const& device) {
     auto const& built = compiled_for;
     std::string text;
-    if (!device.starts_with("cuda"))
+    if (!is_of_cuda(device))
         text = "static_assert(std::string_view(__VERSION__) == \"" __VERSION__ "\",\n"
                "              \"the compiler has another version than the program's: build the program again\");\n";
     for (auto const& [name, has] :
@@ -53,11 +53,16 @@ std::string unit_of(any_sizes const& sizes, std::string const& name) {
            name + "\", calm::apps::recipes());\n\n}  // namespace\n";
 }
 
+std::string name_of(plugin_part part) {
+    return part == plugin_part::generating ? "generating" : part == plugin_part::loading ? "loading" : "training";
+}
+
 std::string plugin_source(any_sizes const& sizes, std::string const& device, plugin_part part) {
-    auto const name = std::string(part == plugin_part::training ? "training" : "loading");
+    auto const name = name_of(part);
+    std::string const made = part == plugin_part::training ? "training" : "loading";
     return space_of(device) + "#include \"compiled_" + name + ".hpp\"\n\n" + checks_of_build(device) +
            "\nnamespace {\n\n" + declaration_of(without_vocabulary(sizes)) +
-           "\n}  // namespace\n\nextern \"C\" void calm_" + name + "(calm::apps::" + name +
+           "\n}  // namespace\n\nextern \"C\" void calm_" + name + "(calm::apps::" + made +
            "& to) {\n    to = calm::apps::" + name + "_of<sizes>();\n}\n";
 }
 

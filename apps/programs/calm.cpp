@@ -46,7 +46,8 @@ std::string usage(std::size_t columns = usual_columns) {
                         columns);
     for (auto const& one : subcommands) text += two_columns("  " + std::string(one.name), one.what, column, columns);
     return text +
-           wrapped("\nBegin with:\n  calm train my.txt --out mine\n  calm generate mine --prompt \"Once upon\"\n\n"
+           wrapped("\nBegin with:\n  calm generate --prompt \"Mia was a little girl\"\n  calm train my.txt --out mine\n"
+                   "  calm generate mine --prompt \"Once upon\"\n\n"
                    "calm COMMAND --help describes a command, --help-all with all its options.\n"
                    "calm --completion bash prints a completion for bash.\n",
                    columns);

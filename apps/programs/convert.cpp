@@ -16,7 +16,10 @@ int convert_main(int argc, char const* const* argv) {
         auto const options = read_options<convert_options>(argc, argv);
         if (!options) return 0;
         calm::conversion conversion{.as = {}, .shard_bytes = options->shard_bytes};
-        if (!options->dtype.empty()) conversion.as = calm::float_type_named(options->dtype);
+        if (options->dtype == "int8")
+            conversion.as = calm::stored_type::i8;
+        else if (!options->dtype.empty())
+            conversion.as = calm::float_type_named(options->dtype);
         auto model = opened_model(options->model, options->autoencoder);
         add_special_ids(model);
         calm::convert_model(model, options->out, conversion);

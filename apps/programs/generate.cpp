@@ -18,8 +18,7 @@ int generate_main(int argc, char const* const* argv) {
             set_threads_and_timeout(*options);
             auto model = read_model_on_all_ranks(options->model);
             model.pattern = options->pattern;
-            auto const& work =
-                configuration_of(model).on(options->device, options->weights, needed_work::without_training);
+            auto const& work = configuration_of(model).on(options->device, options->weights, needed_work::generation);
             return generate_stored(work, *options, model);
         });
     });

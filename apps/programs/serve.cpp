@@ -15,7 +15,7 @@ int serve_main(int argc, char const* const* argv) {
         if (options->model.empty()) return serve_run(*options);
         auto model = opened_model(options->model);
         model.pattern = options->pattern;
-        auto const& work = configuration_of(model).on(options->device, options->weights, needed_work::without_training);
+        auto const& work = configuration_of(model).on(options->device, options->weights, needed_work::generation);
         return serve_model(work, *options, model);
     });
 }

@@ -204,14 +204,14 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
         cost.before = static_cast<double>(*t.steps) * autoencoder_step;
         static_cast<void>(steps_of(o, one.name, static_cast<double>(step), cost));
     }
-    trained([&](train_options const& of) { return train_autoencoder(one, work, of); }, t);
+    trained([&](train_options const& of) { return train_autoencoder({one, work}, of); }, t);
     cost.before = static_cast<double>(state_of(t.out).step) * autoencoder_step;
 
     auto m = training_of_model(o, one.name, folder, "calm");
     m.autoencoder = t.out;
     m.head = o.head;
     m.steps = steps_of(o, one.name, static_cast<double>(step), cost);
-    trained([&](train_options const& of) { return train_calm(one, work, of); }, m);
+    trained([&](train_options const& of) { return train_calm({one, work}, of); }, m);
     auto r = measured(o, work, m, cost, static_cast<double>(step));
     r.head = c.head.name();
     r.K = K;
@@ -234,7 +234,7 @@ row row_of_autoregressive(sweep_options const& o, entry const& one, index_t V, s
     if (o.muon.value_or(one.defaults.autoregressive.optimizer.muon) > 0) cost.muon = work.muon_of_model();
     auto t = training_of_model(o, one.name, folder, "ar");
     t.steps = steps_of(o, one.name, mean_step, cost);
-    trained([&](train_options const& of) { return train_autoregressive(one, work, of); }, t);
+    trained([&](train_options const& of) { return train_autoregressive({one, work}, of); }, t);
     auto r = measured(o, work, t, cost, mean_step);
     auto const state = state_of(t.out);
     r.head = level.first_phase() > 0 ? "softmax " + short_text(level) : "softmax";

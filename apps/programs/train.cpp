@@ -38,10 +38,10 @@ private:
         set_threads_and_timeout(o);
         return train(o);
     }
-    static int trained(train_options const& o, entry const& one,
-                       int (*train)(entry const&, compiled_functions const&, train_options const&)) {
-        auto const& work = one.on(o.device);
-        return trained(o, [&](train_options const& here) { return train(one, work, here); });
+    static int trained(train_options const& o, configuration_and_init const& from,
+                       int (*train)(training_job const&, train_options const&)) {
+        training_job const job{from.configuration, from.configuration.on(o.device), from.init};
+        return trained(o, [&](train_options const& here) { return train(job, here); });
     }
 };
 

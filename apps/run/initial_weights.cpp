@@ -51,14 +51,15 @@ constexpr char const* leave_tokenizer_out = "leave --tokenizer out to train with
 
 }  // namespace
 
-entry const& configuration_to_train(train_options const& o, model_kind kind) {
+configuration_and_init configuration_to_train(train_options const& o, model_kind kind) {
     auto const* const named = o.configuration.empty()              ? nullptr
                               : kind == model_kind::autoregressive ? &autoregressive_named(o.configuration)
                                                                    : &calm_named(o.configuration);
-    if (o.init.empty()) return *named;
+    if (o.init.empty()) return {*named, std::nullopt};
     entry const* chosen = named;
+    stored_model init;
     agree([&] {
-        auto const init = read_model_description(o.init);
+        init = opened_model(o.init);
         require_kind(init, kind);
         if (named != nullptr)
             require_sizes(*named, init);
@@ -68,7 +69,7 @@ entry const& configuration_to_train(train_options const& o, model_kind kind) {
             throw error(errc::usage, problems.front());
         return std::vector<setting>();
     });
-    return *chosen;
+    return {*chosen, std::move(init)};
 }
 
 autoregressive_recipe recipe_for_published() {
@@ -95,10 +96,6 @@ recipes defaults_of(train_options const& o) {
     auto const& one = configuration_named(o.configuration);
     return found ? defaults_of(one, stored_model{.directory = o.init, .description = *found})
                  : defaults_of(one, std::optional<stored_model>());
-}
-
-std::optional<stored_model> model_of_init(train_options const& o) {
-    return o.init.empty() ? std::nullopt : std::optional(opened_model(o.init));
 }
 
 void require_tokenizer_of(stored_model const& init, tokenizer const& tokenizer, std::string const& remedy) {

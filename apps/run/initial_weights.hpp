@@ -13,10 +13,15 @@
 
 namespace calm::apps {
 
+// A configuration to train, and the model of --init.
+struct configuration_and_init {
+    entry const& configuration;
+    std::optional<stored_model> init;
+};
 // The configuration of a run that trains this kind of model: that of --config, else one with the sizes of the model of
-// --init. Throws as calm_named, autoregressive_named and configuration_of, and errc::config if that model is of another
-// kind or has other sizes than --config. Collective.
-entry const& configuration_to_train(train_options const& o, model_kind kind);
+// --init. Throws as calm_named, autoregressive_named, configuration_of and opened_model, and errc::config if that model
+// is of another kind or has other sizes than --config. Collective.
+configuration_and_init configuration_to_train(train_options const& o, model_kind kind);
 
 // The recipe that fine-tunes a published model: AdamW at a low learning rate, because Muon at that of a new model would
 // undo its training.
@@ -26,9 +31,6 @@ autoregressive_recipe recipe_for_published();
 recipes defaults_of(train_options const& o);
 // Those of a run of `one`, from the model of --init if there is one.
 recipes defaults_of(entry const& one, std::optional<stored_model> const& init);
-
-// The model of --init, or none. Throws as opened_model.
-std::optional<stored_model> model_of_init(train_options const& o);
 
 // The tokenizer of a run.
 struct chosen_tokenizer {

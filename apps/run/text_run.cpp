@@ -221,8 +221,8 @@ std::vector<stage> stages_of(text_options const& o, text_record const& record) {
     auto const& one = configuration_named(plan.choices.configuration);
     auto const& work = one.on(o.device);
     auto const tokenizer = has_own_symbols(o.data.sources) ? "" : tokenizer_file(o);
-    auto const with = [&](int (*train)(entry const&, compiled_functions const&, train_options const&)) {
-        return [&one, &work, train](train_options const& of) { return train(one, work, of); };
+    auto const with = [&](int (*train)(training_job const&, train_options const&)) {
+        return [&one, &work, train](train_options const& of) { return train({one, work}, of); };
     };
     if (one.is_autoregressive()) return {{model_stage, with(train_autoregressive), model_options(o, plan), tokenizer}};
     return {{autoencoder_stage, with(train_autoencoder), autoencoder_options(o, plan.choices), tokenizer},

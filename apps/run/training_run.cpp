@@ -71,7 +71,8 @@ std::string fingerprint_of(stored_model const& model) {
     auto const add = [&](stored_model const& one) {
         for (auto const& tensor : one.weights->tensors()) {
             hash.add(tensor.name);
-            hash.add({reinterpret_cast<char const*>(tensor.bytes.data()), tensor.bytes.size()});
+            for (auto const part : {tensor.bytes, tensor.scales})
+                hash.add({reinterpret_cast<char const*>(part.data()), part.size()});
         }
     };
     add(model);

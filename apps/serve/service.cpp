@@ -370,7 +370,10 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
     index_t const capacity = (context + K - 1) / K;
     auto const text = load_tokenizer(stored);
     auto const model = from.load(stored, text.vocabulary_size(), text.specials(),
-                                 {.threads = o.threads, .device = o.device.number_here(), .seed = o.seed});
+                                 {.threads = o.threads,
+                                  .device = o.device.number_here(),
+                                  .seed = o.seed,
+                                  .in_int8 = o.weights == held_weights::int8});
     auto const batch = model->text_batch(o.at_once, capacity, prompt_part);
     text_generator generator(*batch, static_cast<std::size_t>(o.queue));
     served_model const served{o.name.empty() ? name_of_model(stored.directory) : o.name,

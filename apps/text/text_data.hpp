@@ -63,8 +63,8 @@ inline constexpr char const* tokens_file = "text.tokens";
 
 // The documents to train on. Generated text is held in memory, and any text if the path is empty. Otherwise the ids are
 // in a token file at the path, which rank 0 writes unless it holds those of this text and tokenizer. Ranks that do not
-// see it hold the ids in memory. If `aside` is given, rank 0 writes the file there, and the one at the path stays until
-// the caller replaces it; afterwards a file is there only if it is the one in use.
+// see it hold the ids in memory. If `aside` is given, rank 0 writes the file there, and the file at the path stays
+// until the caller replaces it. Afterwards `aside` exists only if it is in use.
 corpus training_text(data_options const& data, tokenizer const& tokenizer, std::uint64_t data_seed,
                      std::string const& path = "", std::string const& aside = "");
 

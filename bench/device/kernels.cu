@@ -48,7 +48,10 @@ template <class B> struct attention {
         ctx.saved.template take<float>(calm::extents<dyn, dyn, dyn>(sequences, heads, positions));
 
     void forward() const { causal_attention(ctx, y, lse, q, k, v, positions, head_size); }
-    void backward() const { causal_attention_back(ctx, dq, dk, dv, dy, y, lse, q, k, v, positions, head_size); }
+    void backward() const {
+        causal_attention_back(ctx, dq, dk, dv, dy, lse,
+                              {.y = y, .q = q, .k = k, .v = v, .positions = positions, .head_size = head_size});
+    }
     // Only unmasked work: two products of each position with itself and every earlier one.
     [[nodiscard]] double flops() const {
         return 2 * number(sequences * heads * head_size * positions * (positions + 1));

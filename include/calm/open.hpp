@@ -1,10 +1,12 @@
 #pragma once
 // Opens a model directory of any sizes: the sizes come from its files. Its code is compiled the first time, in some 20
 // seconds, and kept for later runs. So it needs a compiler and these headers when the program runs; calm::load of
-// calm/language_model.hpp needs neither, but the sizes when the program is compiled. Not in calm/calm.hpp. Links
-// libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
+// calm/language_model.hpp needs neither, but the sizes when the program is compiled. The program itself needs no CUDA
+// for a model on a GPU, which nvcc compiles in some minutes. Not in calm/calm.hpp. Links libpcre2-8, simdjson, zlib and
+// zstd; needs nlohmann-json.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,6 +29,7 @@
 #include "calm/runs/detail/library_cache.hpp"
 #include "calm/runs/detail/loaded_model.hpp"
 #include "calm/runs/detail/manifest.hpp"
+#include "calm/runs/detail/missing_gpu.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bigram.hpp"
 #include "calm/text/packing.hpp"
@@ -53,11 +57,13 @@ inline std::string own_headers() {
 
 // How calm::open compiles and loads.
 struct open_options {
-    int threads = 0;                              // 0: all of the machine's
-    std::string compiler = detail::own_compiler;  // g++ or clang++ with the standard library of the program
+    int threads = 0;             // of the CPU; 0: all of the machine's
+    std::string device = "cpu";  // or cuda or cuda:N, an NVIDIA GPU; or emulated, a GPU's kernels on the CPU, for tests
+    // g++ or clang++ with the standard library of the program. Empty: the program's own; for cuda nvcc 12.4 or later.
+    std::string compiler = {};
     std::string headers = detail::own_headers();  // the folder that holds calm/, of the program's version
     std::vector<std::string> options = {"-O2", "-march=native"};  // more for the compiler, -I... among them
-    std::vector<std::string> libraries = {"-lsimdjson"};          // for its linker
+    std::vector<std::string> libraries = {"-lsimdjson"};          // for its linker; for cuda, cuBLASLt is added
     std::function<void(std::string_view)> log = {};               // receives a line before anything is compiled
     std::string pattern = {};  // as in load_tokenizer: for tiktoken's lines that config.json does not describe
 };
@@ -70,7 +76,7 @@ struct evaluation_options {
     index_t positions = 0;     // size of a random subset of positions to score; 0: all
 };
 
-// A CALM or an autoregressive model of any sizes, with its tokenizer, on the CPU. Not thread-safe. May be moved.
+// A CALM or an autoregressive model of any sizes, with its tokenizer, on a device. Not thread-safe. May be moved.
 class any_model {
 public:
     // Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for a temperature
@@ -135,6 +141,7 @@ public:
 
     // See calm::open.
     [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
+        auto const gpu = require_device(o.device);
         auto stored = read_model_description(detail::directory_of_model(directory));
         stored.pattern = o.pattern;
         require_possible(stored);
@@ -142,7 +149,7 @@ public:
         auto const path = compiled_for(stored, o);
         auto* const make = reinterpret_cast<open_function*>(function_of_library(path, "calm_open"));
         std::unique_ptr<loaded_model> model;
-        make(stored, tokenizer.vocabulary_size(), tokenizer.specials(), {.threads = o.threads}, model);
+        make(stored, tokenizer.vocabulary_size(), tokenizer.specials(), {.threads = o.threads, .device = gpu}, model);
         return any_model(std::move(stored), std::move(tokenizer), std::move(model));
     }
 
@@ -154,6 +161,26 @@ private:
         stored_(std::move(stored)), tokenizer_(std::move(tokenizer)), model_(std::move(model)) {}
 
     [[nodiscard]] bool is_calm() const { return stored_.description.kind == model_kind::calm; }
+
+    // The number of the GPU, if one is named.
+    static std::optional<int> require_device(std::string const& device) {
+        if (device == "cpu" || device == "emulated") return std::nullopt;
+        std::optional<int> number;
+        bool is_gpu = device == "cuda";
+        if (constexpr std::string_view numbered = "cuda:"; device.starts_with(numbered)) {
+            int n = 0;
+            auto const* const end = device.data() + device.size();
+            auto const parsed = std::from_chars(device.data() + numbered.size(), end, n);
+            is_gpu = parsed.ec == std::errc() && parsed.ptr == end && n >= 0;
+            number = n;
+        }
+        require(is_gpu, errc::usage, "calm::open: expected the device cpu, cuda, cuda:N or emulated, found '", device,
+                "'");
+        if (auto const missing = missing_gpu(number.value_or(0)); !missing.empty())
+            throw error(errc::device, "calm::open: the device " + device + ": " + missing +
+                                          "; leave open_options::device out to use the cpu");
+        return number;
+    }
 
     static void require_possible(stored_model const& stored) {
         auto const& d = stored.description;
@@ -181,16 +208,28 @@ private:
                         "compile the program with an absolute -I");
         bool const is_calm = stored.description.kind == model_kind::calm;
         auto const sizes = without_vocabulary(is_calm ? any_sizes(stored.sizes) : any_sizes(stored.autoregressive()));
+        bool const on_gpu = o.device.starts_with("cuda");
         library_source source{.name = "the model " + stored.directory,
-                              .text = source_of(sizes),
-                              .extension = ".cpp",
-                              .command = {o.compiler, "-std=c++20", "-DNDEBUG"},
+                              .text = source_of(sizes, on_gpu ? "cuda" : o.device),
+                              .extension = on_gpu ? ".cu" : ".cpp",
+                              .command = {!o.compiler.empty() ? o.compiler
+                                          : on_gpu            ? "nvcc"
+                                                              : detail::own_compiler,
+                                          "-std=c++20", "-DNDEBUG"},
                               .links = o.libraries,
                               .key = {}};
-        source.command.insert(source.command.end(), o.options.begin(), o.options.end());
-        source.command.insert(source.command.end(), {"-I" + o.headers, "-w", "-fPIC", "-shared", "-pthread"});
+        auto& words = source.command;
+        words.insert(words.end(), o.options.begin(), o.options.end());
+        words.insert(words.end(), {"-I" + o.headers, "-w", "-fPIC", "-shared", "-pthread"});
+        if (on_gpu) {
+            words.insert(words.end(), {"-forward-unknown-to-host-compiler", "--expt-relaxed-constexpr"});
+            if (std::none_of(o.options.begin(), o.options.end(), names_gpu)) words.emplace_back("-arch=native");
+            // A program with CUDA has a runtime and kernels of these names too; the library uses its own.
+            source.links.insert(source.links.end(), {"-lcublasLt", "-Xlinker=-Bsymbolic-functions",
+                                                     "-Xlinker=--exclude-libs=libcudart_static.a"});
+        }
         auto depends = source.command;
-        depends.insert(depends.end(), o.libraries.begin(), o.libraries.end());
+        depends.insert(depends.end(), source.links.begin(), source.links.end());
         depends.push_back(source.text);
         for (auto const& header : headers_in(o.headers)) depends.push_back(sha256_of_file(header));
         source.key = key_of(depends);
@@ -202,6 +241,13 @@ private:
         return compiled_libraries({source}, say).front();
     }
 
+    // Whether an option of nvcc chooses kinds of GPUs.
+    static bool names_gpu(std::string_view option) {
+        for (auto const* const start : {"-arch", "--gpu-architecture", "-gencode", "--generate-code"})
+            if (option.starts_with(start)) return true;
+        return false;
+    }
+
     static std::vector<std::string> headers_in(std::string const& folder) {
         std::vector<std::string> all;
         for (auto const& each : std::filesystem::recursive_directory_iterator(in_directory(folder, "calm")))
@@ -211,11 +257,12 @@ private:
     }
 
     // Refuses another version of the library or of the standard library: objects would be laid out differently.
-    static std::string source_of(any_sizes const& sizes) {
+    static std::string source_of(any_sizes const& sizes, std::string const& device) {
         auto const size = [](std::string const& type, std::size_t bytes) {
             return " && sizeof(calm::" + type + ") == " + std::to_string(bytes);
         };
-        return macros_of_program() + "#include \"calm/runs/detail/load_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
+        return macros_of_program() + (device == "cpu" ? "" : "#include \"calm/" + device + ".hpp\"\n") +
+               "#include \"calm/runs/detail/load_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
                standard_library_of_program() + "static_assert(CALM_VERSION == " + std::to_string(CALM_VERSION) +
                size("stored_model", sizeof(stored_model)) + size("evaluation", sizeof(evaluation)) +
                size("generation_result", sizeof(generation_result)) + size("bigram_table", sizeof(bigram_table)) +
@@ -225,7 +272,8 @@ private:
                "vocabulary,\n                          calm::special_tokens const& special, "
                "calm::model_placement const& placement,\n                          "
                "std::unique_ptr<calm::loaded_model>& to) {\n    to = "
-               "calm::loaded<sizes, calm::space<>>(stored, vocabulary, special, placement);\n}\n";
+               "calm::loaded<sizes, calm::space<calm::" +
+               device + ">>(stored, vocabulary, special, placement);\n}\n";
     }
     // Those that change the layout of its strings and vectors.
     static std::string macros_of_program() {
@@ -274,8 +322,8 @@ private:
 
 // Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles
 // code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it. Throws errc::model_file if it is not the
-// directory of a language model, errc::config if it cannot be compiled, errc::tokenizer, errc::memory, and
-// errc::storage if the cache cannot be used.
+// directory of a language model, errc::config if it cannot be compiled, errc::device if this machine lacks the device,
+// errc::usage for an unknown device, errc::tokenizer, errc::memory, and errc::storage if the cache cannot be used.
 [[nodiscard]] inline any_model open(std::string const& directory, open_options const& o = {}) {
     return any_model::open(directory, o);
 }

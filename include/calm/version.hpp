@@ -5,7 +5,7 @@
 #include <tuple>
 
 // major * 10000 + minor * 100 + patch, for #if. The version is defined only here; CMake and pkg-config read it too.
-#define CALM_VERSION 100
+#define CALM_VERSION 200
 
 // Continuous autoregressive language models: the whole library. calm::detail is private.
 namespace calm {

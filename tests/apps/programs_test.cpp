@@ -231,6 +231,27 @@ BOOST_AUTO_TEST_CASE(text_is_generated) {
     BOOST_TEST(shop().program("generate --model calm --jsonl - --prompts-file x <lines").status == 2);
 }
 
+// The model that ships with the programs, in models/stories of the sources.
+BOOST_AUTO_TEST_CASE(the_story_model_is_used_where_none_is_named) {
+    std::string const says = "no model is named, so this is the story model that comes with calm: ";
+    auto const g = shop().program("generate --prompt 'Mia was' --max-tokens 12 --seed 1");
+    BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
+    BOOST_TEST(g.out.starts_with("Mia was a "), g.out);  // trained: an untrained model continues with random bytes
+    BOOST_TEST(has(g.err, says), g.err);
+    BOOST_TEST(has(g.err, "/models/stories\n"), g.err);
+    BOOST_TEST(!has(g.err, "compiling"), g.err);
+    BOOST_TEST(!has(shop().program("generate --model calm --max-tokens 4").err, says));
+
+    auto const scored = shop().program("evaluate --data stories:2000 --positions 100 --samples 2 --seed 1");
+    BOOST_REQUIRE_MESSAGE(scored.status == 0, scored.err);
+    BOOST_TEST(has(scored.err, says), scored.err);
+    auto const brier = nlohmann::json::parse(scored.out).at("brier_lm").get<double>();
+    BOOST_TEST(brier > 60);  // docs/results/stories.md: a bigram table has 8
+    auto const described = shop().program("inspect");
+    BOOST_TEST(described.status == 0);
+    BOOST_TEST(has(described.out, "tiny, compiled into this program"), described.out);
+}
+
 // A stop string that the untrained model happens to generate: two characters of its text, after some others.
 BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
     std::string const words = "generate --model calm --prompt Mia --pool 4 --max-tokens 40 --seed 5";

@@ -202,6 +202,9 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_not_compiled_make_a_configuration_on_demand)
     BOOST_TEST((has(source, "__VERSION__") && !has(on_gpu, "__VERSION__")));  // nvcc may call another g++
     BOOST_TEST(
         has(plugin_source(made.sizes, "cpu", plugin_part::training), "    to = calm::apps::training_of<sizes>();"));
+    BOOST_TEST(has(plugin_source(made.sizes, "cpu", plugin_part::generating),
+                   "extern \"C\" void calm_generating(calm::apps::loading& to) {\n"
+                   "    to = calm::apps::generating_of<sizes>();\n"));
 
     m = odd_model();
     m.sizes.input = input_kind::both;

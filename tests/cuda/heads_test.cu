@@ -76,9 +76,9 @@ template <auto C, class Sampling> void head(char const* what, Sampling const& sa
 
 constexpr index_t rows_in_double = 2, samples_in_double = 3;
 
-// The loss of the margin head (Margin head in docs/mathematics.md). `all` holds hidden states (R, D), then weights (D,
-// D), bias (D), weights (L, D) and bias (L) of its prediction. Samples x (R N, L) are held fixed; targets are y (R N,
-// L). If `are_normals`, x first turns from normals into samples around the prediction.
+// The loss of the margin head (Margin head in docs/mathematics/heads.md). `all` holds hidden states (R, D), then
+// weights (D, D), bias (D), weights (L, D) and bias (L) of its prediction. Samples x (R N, L) are held fixed; targets
+// are y (R N, L). If `are_normals`, x first turns from normals into samples around the prediction.
 double plain_margin(reals const& all, reals& x, reals const& y, bool are_normals) {
     std::size_t constexpr D = with_margin.hidden_size, L = with_margin.autoencoder.latent_size, R = rows_in_double,
                           N = samples_in_double;

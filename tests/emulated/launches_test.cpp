@@ -126,11 +126,12 @@ whole_step step_of_run(Model& model, std::span<token_id const> ids, Step const& 
         told = ctx.counts();
     };
     found.dry_launches = ctx.dry_launches();
-    detail::train(ctx, parameters_of(model), recipe, callbacks, {std::ssize(ids), 0}, 0, [&](progress&, auto const&) {
+    auto const micro = [&](progress&, auto const&) {
         arena_scope const saved(ctx.saved);
         arena_scope const workspace(ctx.workspace);
         step(ctx, model, ids);
-    });
+    };
+    detail::train(ctx, parameters_of(model), recipe, callbacks, {.size = {std::ssize(ids), 0}, .micro = micro});
     return found;
 }
 

@@ -94,12 +94,13 @@ told_run trained(training_recipe const& r, index_t bad_step = -1, index_t stop_a
     index_t waits_before = 0;
     callbacks.resume = [&](training_state&) { waits_before = ctx.counts().waits; };
     try {
-        detail::train(ctx, parameters_of(model), r, callbacks, {8, 0}, 0, [&](progress& now, auto const& losses) {
+        auto const micro = [&](progress& now, auto const& losses) {
             require(ctx.step != without_text, errc::data, "no more text");
             fill(ctx, detail::loss_alone(losses), 100.0 + ctx.step);
             now.cross_entropy = now.kl = now.posterior_std = progress::none;
             model.add_gradients(ctx, ctx.step, index_t{ctx.step} == bad_step ? 7 : many<emulated>::count);
-        });
+        };
+        detail::train(ctx, parameters_of(model), r, callbacks, {.size = {8, 0}, .micro = micro});
     } catch (error const& e) {
         run.code = e.code();
         run.failed = e.what();

@@ -48,7 +48,7 @@ struct shop {
         o.in_bf16 = in_bf16;
         o.tokenizer = path("tokenizer.model");
         o.batch = 64;
-        BOOST_REQUIRE(calm::apps::train_autoencoder(tiny, tiny.on(o.device), o) == 0);
+        BOOST_REQUIRE(calm::apps::train_autoencoder({tiny, tiny.on(o.device)}, o) == 0);
     }
     void train_calm(std::string const& device, std::string const& autoencoder, std::string const& out,
                     index_t steps) const {
@@ -56,7 +56,7 @@ struct shop {
         o.autoencoder = path(autoencoder);
         o.batch = 2;
         o.block = 32;
-        BOOST_REQUIRE(calm::apps::train_calm(tiny, tiny.on(o.device), o) == 0);
+        BOOST_REQUIRE(calm::apps::train_calm({tiny, tiny.on(o.device)}, o) == 0);
     }
     [[nodiscard]] evaluation evaluated(std::string const& device, std::string const& model,
                                        held_weights weights = held_weights::f32) const {

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(screening_decides_between_tokens_that_bf16_confuses) {
     }
 }
 
-// Rounding moves the logits of the two best tokens of each row as far apart as it can, to the wrong side: x is halfway
+// Rounding moves the logits of the two best tokens of each row as far as it can in the wrong direction. x is halfway
 // between two numbers of bf16, and ties are rounded to even. Each product of token 7 loses 2^-8 of it, each of token 9
 // gains almost 2^-8.
 BOOST_AUTO_TEST_CASE_TEMPLATE(screening_allows_for_the_largest_rounding, W, weight_types) {

@@ -1,4 +1,4 @@
-// One training step of both stages on every device: it agrees with the cpu in float within the fp32 tolerances, and is
+// One training step of both stages on every device agrees with the cpu in float within the fp32 tolerances. It is
 // bit-identical for any number of threads and any thread order in a block.
 #include "calm/model/calm.hpp"
 #include "calm/train/optimizer.hpp"

@@ -315,8 +315,8 @@ BOOST_AUTO_TEST_CASE(many_samples_are_the_same_by_a_screen) {
     for (auto const& rule : all_rules()) {
         auto const drawn = [&](token_screen const* by, sampling_totals& total) {
             std::vector<token_id> tokens(static_cast<std::size_t>(rows * samples * K));
-            sample_many(ctx, u.model, std::span(tokens), std::as_const(hidden).view(), samples, rule,
-                        std::span<row_rng const>(rngs), total, by);
+            total = sample_many(ctx, u.model, std::span(tokens), std::as_const(hidden).view(), samples, rule,
+                                std::span<row_rng const>(rngs), by);
             return tokens;
         };
         sampling_totals plain, screened;

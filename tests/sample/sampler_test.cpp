@@ -195,8 +195,8 @@ private:
         distribution[patch] += odds;
         mean_draws += odds * static_cast<double>(draws.size());
     }
-    // At the cap the batch rule answers: for the largest m <= n such that some patch was drawn at least m times, it
-    // weights these patches by the ways to choose m of their copies.
+    // At the cap the batch rule answers. It takes the largest m <= n such that some patch was drawn at least m times,
+    // and weights these patches by the ways to choose m of their copies.
     bool at_cap(std::vector<std::size_t> const& draws, double odds) {
         if (draws.size() < static_cast<std::size_t>(cap)) return false;
         std::vector<double> ways(p.size(), 0.0);

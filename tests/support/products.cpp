@@ -4,6 +4,7 @@ namespace calm::detail {
 
 template void gemm(context<cpu>&, product<float> const&);
 template void gemm(context<cpu>&, product<float, bf16> const&);
+template void gemm(context<cpu>&, product<float, int8_weight> const&);
 template void gemm(context<cpu>&, product<double> const&);
 template void gemm(context<cpu>&, product<std::complex<double>> const&);
 template void eigen_product(product<float> const&);

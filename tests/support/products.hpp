@@ -10,6 +10,7 @@ namespace calm::detail {
 
 extern template void gemm(context<cpu>&, product<float> const&);
 extern template void gemm(context<cpu>&, product<float, bf16> const&);
+extern template void gemm(context<cpu>&, product<float, int8_weight> const&);
 extern template void gemm(context<cpu>&, product<double> const&);
 extern template void gemm(context<cpu>&, product<std::complex<double>> const&);
 extern template void eigen_product(product<float> const&);

@@ -313,12 +313,18 @@ BOOST_AUTO_TEST_CASE(attention_takes_and_gives_bf16) {
     auto const dq = ctx.saved.take<bf16>(q.extents());
     auto const dk = ctx.saved.take<bf16>(k.extents());
     auto const dv = ctx.saved.take<bf16>(k.extents());
-    causal_attention_back(ctx, dq, dk, dv, dy, y, lse, q, k, v, positions, head);
+    causal_attention_back(ctx, dq, dk, dv, dy, lse,
+                          {.y = y, .q = q, .k = k, .v = v, .positions = positions, .head_size = head});
     auto const full_dq = ctx.saved.take<float>(q.extents());
     auto const full_dk = ctx.saved.take<float>(k.extents());
     auto const full_dv = ctx.saved.take<float>(k.extents());
-    causal_attention_back(ctx, full_dq, full_dk, full_dv, widened(ctx, dy), widened(ctx, y), lse, widened(ctx, q),
-                          widened(ctx, k), widened(ctx, v), positions, head);
+    causal_attention_back(ctx, full_dq, full_dk, full_dv, widened(ctx, dy), lse,
+                          {.y = widened(ctx, y),
+                           .q = widened(ctx, q),
+                           .k = widened(ctx, k),
+                           .v = widened(ctx, v),
+                           .positions = positions,
+                           .head_size = head});
     BOOST_TEST(values_of(ctx, dq) == rounded(values_of(ctx, full_dq)), boost::test_tools::per_element());
     BOOST_TEST(values_of(ctx, dk) == rounded(values_of(ctx, full_dk)), boost::test_tools::per_element());
     BOOST_TEST(values_of(ctx, dv) == rounded(values_of(ctx, full_dv)), boost::test_tools::per_element());

@@ -187,8 +187,9 @@ memories by_blocks(attended const& s, memories m) {
     m[lse].resize(static_cast<std::size_t>(s.rows() * s.heads));
     vector_view<float, dyn, blocks> const sums(m[lse].data(), extents<dyn>(s.rows() * s.heads));
     causal_attention(ctx, o_rows, sums, q_rows, k_rows, v_rows, s.positions, s.head_size);
-    causal_attention_back(ctx, dq_rows, dk_rows, dv_rows, dout_rows, o_rows, sums, q_rows, k_rows, v_rows, s.positions,
-                          s.head_size);
+    causal_attention_back(
+        ctx, dq_rows, dk_rows, dv_rows, dout_rows, sums,
+        {.y = o_rows, .q = q_rows, .k = k_rows, .v = v_rows, .positions = s.positions, .head_size = s.head_size});
     return m;
 }
 
@@ -295,10 +296,18 @@ BOOST_AUTO_TEST_CASE(attention_in_bf16_rounds_computes_and_widens) {
                            [&](attention_memory const& memory) {
                                if (!ctx.is_dry_run()) compute_there(forward_graph(s.shape()), memory);
                            });
-            attend_back_in_bf16(ctx, s.shape(), dq_there, dk_there, dv_there, dout_there, o_there, lse_there, q_there,
-                                k_there, v_there, [&](attention_memory const& memory) {
-                                    if (!ctx.is_dry_run()) compute_there(backward_graph(s.shape()), memory);
-                                });
+            attention_gradients<float> const rows{.dq = dq_there,
+                                                  .dk = dk_there,
+                                                  .dv = dv_there,
+                                                  .dout = dout_there,
+                                                  .o = o_there,
+                                                  .lse = lse_there,
+                                                  .q = q_there,
+                                                  .k = k_there,
+                                                  .v = v_there};
+            attend_back_in_bf16(ctx, s.shape(), rows, [&](attention_memory const& memory) {
+                if (!ctx.is_dry_run()) compute_there(backward_graph(s.shape()), memory);
+            });
         };
         ctx.set_dry_run(true);
         work();

@@ -37,9 +37,13 @@ void call_attention_back(given const& s) {
     context<> ctx;
     auto dq = rows_of(s.rows, s.width), dk = rows_of(s.dk, s.kv_width), dv = rows_of(s.dv, s.kv_width);
     vector const lse(extents<dyn>(s.lse));
-    causal_attention_back(ctx, dq, dk, dv, rows_of(s.dy, s.width).view(), rows_of(s.y, s.width).view(), lse,
-                          rows_of(s.q, s.width).view(), rows_of(s.k, s.kv_width).view(),
-                          rows_of(s.v, s.values_width).view(), s.positions, s.head_size);
+    causal_attention_back(ctx, dq, dk, dv, rows_of(s.dy, s.width).view(), lse,
+                          {.y = rows_of(s.y, s.width).view(),
+                           .q = rows_of(s.q, s.width).view(),
+                           .k = rows_of(s.k, s.kv_width).view(),
+                           .v = rows_of(s.v, s.values_width).view(),
+                           .positions = s.positions,
+                           .head_size = s.head_size});
 }
 
 // One new row for each of two sequences, with the same heads, and cache memory for three sequences of four positions.

@@ -43,8 +43,8 @@ void call_layer_norm_back(given const& s) {
     context<> ctx;
     auto dx = rows_of(3);
     auto dw = of(s.dw), db = of(s.db);
-    layer_norm_back(ctx, dx, dw, db, rows_of(s.dy).view(), rows_of(s.x).view(), of(s.w).view(), of(s.mean).view(),
-                    of(s.r).view());
+    layer_norm_back(ctx, dx, dw, db, rows_of(s.dy).view(),
+                    {.x = rows_of(s.x).view(), .w = of(s.w).view(), .mean = of(s.mean).view(), .r = of(s.r).view()});
 }
 
 // Checks the error message of a call with one wrong size.
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, test_devices) {
     typename on::vector mean{extents<dyn>(R)}, r{extents<dyn>(R)};
     draw(x, 1), draw(w, 2), draw(b, 3), draw(dy, 4);
     layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
-    layer_norm_back(ctx, dx, dw, db, dy, x, w, mean, r);
+    layer_norm_back(ctx, dx, dw, db, dy, {.x = x, .w = w, .mean = mean, .r = r});
     auto const number = [](auto const& of, index_t i) { return static_cast<double>(of[i]); };
     double worst = 0;
     std::vector<double> want_dw(D), want_db(D);
@@ -246,10 +246,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gradients_by_their_definition, on, test_devices) {
             check_gradients(false, rms_onto, true);
             std::copy(given_x.begin(), given_x.end(), x.begin());
             layer_norm(ctx, y, mean, r, x, w, b, 1e-6);
-            check_gradients(true,
-                            [&](auto& to, auto& dw, auto& db) { layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r); });
+            check_gradients(true, [&](auto& to, auto& dw, auto& db) {
+                layer_norm_back(ctx, to, dw, db, dy, {.x = x, .w = w, .mean = mean, .r = r});
+            });
             auto const layer_onto = [&](auto& to, auto& dw, auto& db) {
-                layer_norm_back(ctx, to, dw, db, dy, x, w, mean, r, addend);
+                layer_norm_back(ctx, to, dw, db, dy, {.x = x, .w = w, .mean = mean, .r = r}, addend);
             };
             check_gradients(true, layer_onto, true);
         }

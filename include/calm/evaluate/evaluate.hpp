@@ -1,6 +1,6 @@
 #pragma once
 // Evaluates models on unseen text: BrierLM and its references, the loss of the head, the accuracy of the autoencoder
-// (docs/mathematics.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
+// (docs/mathematics/scores.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
 
 #include <cstddef>
 #include <cstdint>

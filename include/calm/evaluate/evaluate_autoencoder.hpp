@@ -1,6 +1,6 @@
 #pragma once
-// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics.md). Sizes: K tokens per patch, L
-// latent.
+// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics/autoencoder.md). Sizes: K tokens per
+// patch, L latent.
 
 #include <algorithm>
 #include <array>

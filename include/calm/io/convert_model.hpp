@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "calm/base/detail/file.hpp"
+#include "calm/io/detail/int8_tensors.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
 #include "calm/io/detail/rounded_type.hpp"
 #include "calm/io/detail/whole_directory.hpp"
@@ -27,7 +28,9 @@ namespace calm {
 
 // How convert_model writes a model.
 struct conversion {
-    std::optional<stored_type> as;  // type of floating-point tensors; nullopt: as stored
+    // Type of floating-point tensors; nullopt: as stored. With i8, matrices with rows of whole blocks of 32 become int8
+    // with scales, and all else stays as stored.
+    std::optional<stored_type> as;
     std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // maximum bytes of tensors per file
 };
 
@@ -76,8 +79,9 @@ inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
 
 // Writes a model to a new directory: every tensor once, as safetensors, rounded to nearest if the type changes;
 // config.json with that type; tokenizer and counts unchanged. A CALM includes the autoencoder of `ae_path`. Needs
-// memory for one block of a tensor. Throws errc::model_file if another file is larger than the library reads,
-// errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory exists.
+// memory for one block of a tensor, and to int8 for the result. Throws errc::model_file if another file is larger than
+// the library reads, errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory
+// exists.
 inline void convert_model(stored_model const& model, std::string const& to, conversion const& c = {}) {
     auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)
@@ -99,11 +103,20 @@ inline void convert_model(stored_model const& model, std::string const& to, conv
         target.write(name, file.text());
     }
     auto description = model.description;
-    if (auto const type = c.as ? c.as : detail::common_type(tensors)) description.torch_dtype = torch_name_of(*type);
+    bool const to_int8 = c.as == stored_type::i8;
+    auto const as = to_int8 ? std::nullopt : c.as;
+    if (auto const type = as ? as : detail::common_type(tensors)) description.torch_dtype = torch_name_of(*type);
     target.write(config_file, config_json_text(description));
     auto metadata = model.weights->metadata();
     metadata.emplace("format", "pt");
-    write_weights(target, tensors, metadata, c.as, c.shard_bytes);
+    detail::int8_tensors rounded;
+    std::vector<stored_tensor> written;
+    for (auto const& tensor : tensors)
+        if (as)
+            written.push_back(tensor);
+        else
+            rounded.add(tensor, to_int8, model.directory, written);
+    write_weights(target, written, metadata, as, c.shard_bytes);
     target.commit();
 }
 // Converts the model in a directory. Throws also as read_model_description.

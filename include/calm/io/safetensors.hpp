@@ -231,7 +231,7 @@ inline void write_safetensors(std::string const& path, std::span<stored_tensor c
             throw error(errc::usage, path, "",
                         who + ": expected the bytes of " + std::string(name_of(tensor.type)) + " " +
                             text_of(tensor.shape) + ", found " + std::to_string(tensor.bytes.size()));
-        auto const type = as && detail::is_float(tensor.type) ? *as : tensor.type;
+        auto const type = as && detail::is_weight(tensor) ? *as : tensor.type;
         auto const begin = std::exchange(end, end + tensor.count() * bytes_of(type));
         header += detail::json_string(tensor.name) + ":{\"dtype\":\"" + std::string(name_of(type)) +
                   "\",\"shape\":" + text_of(tensor.shape) + ",\"data_offsets\":[" + std::to_string(begin) + "," +

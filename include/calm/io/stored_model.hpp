@@ -233,8 +233,8 @@ template <class Configuration> bool matches(Configuration const& compiled, store
 // name another directory, anywhere, as `autoencoder`: then `ae_path`, perhaps of another machine, is not read.
 //
 // Throws errc::model_file if a file is missing or is a link out of the directory, or if the tokenizer is not a separate
-// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them, and for an
-// `autoencoder` that is none, does not match, or is given for a model that needs none.
+// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them. An `autoencoder`
+// that is none, does not match, or is given for a model that needs none has the same error.
 inline stored_model read_model_description(std::string const& named, std::string const& autoencoder = "");
 
 namespace detail {
@@ -313,8 +313,8 @@ inline std::string autoencoder_beside(stored_model const& m) {
     }
 }
 
-// Finds the autoencoder of a CALM. It is among the CALM's tensors, with the sizes in config.json or else from their
-// shapes; or it is the model in the directory `elsewhere`, by default the one named by `ae_path`, which is read.
+// Finds the autoencoder of a CALM. It is among the CALM's tensors, with the sizes in config.json or else of their
+// shapes. Otherwise it is read from the directory `elsewhere`, by default the one that `ae_path` names.
 inline void find_autoencoder(stored_model& m, std::string const& elsewhere) {
     auto& d = m.description;
     bool const states_all = d.calm && d.calm->autoencoder;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/io/detail/int8_tensors.hpp"
 #include "calm/io/detail/pytorch_file.hpp"
 #include "calm/io/detail/shard_index.hpp"
 #include "calm/io/detail/whole_directory.hpp"
@@ -53,8 +54,8 @@ inline std::string_view name_of(weights_layout layout) {
     return detail::weights_layouts[static_cast<std::size_t>(layout)].text;
 }
 
-// All tensors of a model directory, as one table over its files. The bytes stay in the files until they are read.
-// Move-only; tensors and their bytes are valid as long as it lives.
+// All tensors of a model directory, as one table over its files. Weights in int8 and their scales are one tensor. The
+// bytes stay in the files until they are read. Move-only; tensors and their bytes are valid as long as it lives.
 class stored_weights : public tensor_table {
 public:
     // Opens the first that exists of model.safetensors, its sharded form, pytorch_model.bin, and its sharded form.
@@ -93,9 +94,13 @@ private:
 
     stored_weights(weights_layout layout, std::string const& path, std::vector<stored_tensor> tensors,
                    std::map<std::string, std::string> metadata, owners files) :
-        tensor_table(path, std::move(tensors), std::move(metadata)),
+        tensor_table(path, joined(std::move(tensors)), std::move(metadata)),
         layout_(layout), files_(std::move(files)) {}
 
+    static std::vector<stored_tensor> joined(std::vector<stored_tensor> tensors) {
+        detail::join_scales(tensors);
+        return tensors;
+    }
     static stored_weights open(weights_layout layout, std::string const& path) {
         switch (layout) {
         case weights_layout::safetensors:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "calm/base/quoted.hpp"
+#include "calm/io/detail/int8_tensors.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
 #include "calm/io/safetensors.hpp"
 #include "calm/io/tensor_table.hpp"
@@ -58,7 +59,8 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
         auto const original = std::string(same_as) + tensor.name.substr(name.size());
         auto const* const same = file.find(original);
         if (same == nullptr) return false;
-        if (same->type != tensor.type || same->shape != tensor.shape || !std::ranges::equal(same->bytes, tensor.bytes))
+        if (same->type != tensor.type || same->shape != tensor.shape ||
+            !std::ranges::equal(same->bytes, tensor.bytes) || !std::ranges::equal(same->scales, tensor.scales))
             fail_at(tensor, file.path(),
                     "expected the same values as " + in_quotes(original) + ", because both names mean one weight");
         return true;
@@ -120,8 +122,8 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
 }
 
 // Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
-// BF16, F32 or F64; aliases (`ties`) of these are allowed. One message lists all that are missing, unknown, or of
-// another shape or type.
+// BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are missing,
+// unknown, or of another shape or type.
 inline void check_tensors(tensor_table const& file, std::span<tensor_alias const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
     std::vector<std::string> missing, unknown, unfit;
@@ -139,9 +141,12 @@ inline void check_tensors(tensor_table const& file, std::span<tensor_alias const
         if (!known.contains(tensor.name) && std::ranges::none_of(expected.unknown_from, begins) &&
             !detail::repeats_another(file, tensor, ties))
             unknown.push_back(in_quotes(tensor.name));
-        else if (!detail::is_float(tensor.type))
-            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64, found " +
-                            std::string(name_of(tensor.type)));
+        else if (!detail::is_weight(tensor))
+            unfit.push_back(in_quotes(tensor.name) + ": expected type F16, BF16, F32 or F64" +
+                            (tensor.type == stored_type::i8
+                                 ? ", or I8 with " + in_quotes(tensor.name + std::string(detail::scales_suffix))
+                                 : std::string()) +
+                            ", found " + std::string(name_of(tensor.type)));
     }
     std::string wrong;
     auto const describe = [&](std::vector<std::string> const& what, std::string const& before) {
@@ -157,12 +162,13 @@ inline void check_tensors(tensor_table const& file, std::span<tensor_alias const
 }
 
 // Loads every parameter from a file that must pass check_tensors(). A bf16 parameter is rounded to nearest, ties to
-// even; BF16 in the file is copied exactly. Everything is checked before the first weight changes. Throws
+// even; BF16 in the file is copied exactly. Each matrix that `int8` takes is added to it as soon as it is read, so no
+// more than one is in memory as float. Everything is checked before the first weight changes. Throws
 // errc::model_file with the file and the tensors, and errc::non_finite with the place of a value that is not finite.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
-                  std::vector<any_parameter<Space>> const& parameters) {
+                  std::vector<any_parameter<Space>> const& parameters, int8_weights* int8 = nullptr) {
     tensor_shapes expected;
     for (auto const& p : parameters) {
         with_values(p, [&](auto const& values) {
@@ -174,7 +180,11 @@ void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
     check_tensors(file, ties, expected);
     for (auto const& p : parameters) require_finite(file.at(p.name), file.path());
     for (auto const& p : parameters)
-        with_values(p, [&](auto const& values) { file.read_into(file.at(p.name), detail::on_this_side(values)); });
+        with_values(p, [&]<class T, class B>(vector_view<T, dyn, B> const& values) {
+            file.read_into(file.at(p.name), detail::on_this_side(values));
+            if constexpr (std::is_same_v<T, float>)
+                if (int8 != nullptr && int8_weights::takes(p.shape)) int8->add(values.data(), p.shape[0], p.shape[1]);
+        });
 }
 
 // Saves parameters of any device, as above. A GPU's parameters are copied to the host first, which needs memory for
@@ -190,7 +200,7 @@ void save_weights(context<Backend> const& ctx, std::string const& path,
         save_weights(path, parameters, as);
     }
 }
-// Loads parameters to any device, as above.
+// Loads parameters to any device, as above; on the cpu into the context's weights in int8, if it has any.
 template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tensor_alias const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {
@@ -198,6 +208,8 @@ void load_weights(context<Backend> const& ctx, tensor_table const& file, std::sp
         detail::parameters_on_host<Space> const here(parameters);
         load_weights(file, ties, here.all());
         copy_parameters(ctx, parameters, here.all());
+    } else if constexpr (std::is_same_v<Backend, cpu>) {
+        load_weights(file, ties, parameters, ctx.int8);
     } else {
         load_weights(file, ties, parameters);
     }

@@ -1,6 +1,6 @@
 #pragma once
 // BrierLM: the quality of a language model, estimated from samples alone (arXiv 2510.27688; Brier-n, BrierLM and its
-// error in docs/mathematics.md). Host code on token ids.
+// error in docs/mathematics/scores.md). Host code on token ids.
 
 #include <algorithm>
 #include <array>

@@ -104,15 +104,29 @@ void run_best_of_chunk(context<cpu> const& ctx, token_id* tokens, T* best, vocab
 
 // The operations below, on views.
 
+// Operands of cross_entropy.
+template <class T, class W, index_t D, class Backend> struct cross_entropy_operands {
+    vector_view<T, dyn, Backend> loss;
+    matrix_view<T, D, Backend> dx, dtable;  // each may be null
+    matrix_view<T const, D, Backend> x;
+    matrix_view<W const, D, Backend> table;
+    row_ids<Backend> const& targets;
+    double scale;
+
+    [[nodiscard]] bool backward() const { return dx.data() != nullptr; }
+    // Targets per row.
+    [[nodiscard]] index_t each() const {
+        return std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
+    }
+};
+
 // Logits are stored as Stored, and so are their gradients, which then overwrite fp32 logits.
 template <class Stored, class T, class W, index_t D, class Backend>
-void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
-                           matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
-                           matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
-                           row_ids<Backend> const& targets, double scale, logits_at_once const& at_once) {
-    bool const backward = dx.data() != nullptr;
-    index_t const vocabulary = table.extent(0);
-    index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
+void cross_entropy_of_rows(context<Backend>& ctx, cross_entropy_operands<T, W, D, Backend> const& of,
+                           logits_at_once const& at_once) {
+    bool const backward = of.backward();
+    index_t const vocabulary = of.table.extent(0);
+    index_t const each = of.each();
     arena_scope const scope(ctx.workspace);
     index_t const block = at_once.rows, width = at_once.width;
     // Backward needs the logits of all chunks; they are stored one chunk after another.
@@ -123,18 +137,18 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
     };
     auto* const logits = take();
     auto const sums = ctx.workspace.template take<running_sum<T>>(extents<dyn>(block));
-    for (index_t r0 = 0; r0 < x.extent(0); r0 += block) {
-        index_t const n = std::min(block, x.extent(0) - r0);
-        auto const xr = rows(x, r0, n);
-        row_targets const of_rows{targets.data() + r0 * each, each};
+    for (index_t r0 = 0; r0 < of.x.extent(0); r0 += block) {
+        index_t const n = std::min(block, of.x.extent(0) - r0);
+        auto const xr = rows(of.x, r0, n);
+        row_targets const of_rows{of.targets.data() + r0 * each, each};
         auto const part_of = [&](index_t v0) {
             index_t const here = std::min(width, vocabulary - v0);
             return vocabulary_part<Stored>{logits + (backward ? v0 * block : 0), n, here, v0, std::max(here, stride)};
         };
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             auto const z = part_of(v0);
-            matmul(ctx, logits_of<Backend>(z), xr, transposed(rows(table, v0, z.width)));
-            run_add_chunk(ctx, sums.data(), loss.data() + r0, z, of_rows);
+            matmul(ctx, logits_of<Backend>(z), xr, transposed(rows(of.table, v0, z.width)));
+            run_add_chunk(ctx, sums.data(), of.loss.data() + r0, z, of_rows);
         }
         if (!backward) continue;
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
@@ -142,39 +156,34 @@ void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> c
             auto const z = part_of(v0);
             auto slopes = z;
             if constexpr (!std::is_same_v<Stored, T>) slopes.logits = take();
-            run_chunk_slopes(ctx, slopes.logits, sums.data(), z, of_rows, scale);
+            run_chunk_slopes(ctx, slopes.logits, sums.data(), z, of_rows, of.scale);
             auto const dz = logits_of<Backend>(slopes);
-            auto const e = rows(table, v0, z.width);
-            matmul(ctx, rows(dx, r0, n), dz, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
-            if (dtable.data() != nullptr)
-                matmul(ctx, rows(dtable, v0, z.width), transposed(dz), xr, {.mode = into::accumulate});
+            auto const e = rows(of.table, v0, z.width);
+            matmul(ctx, rows(of.dx, r0, n), dz, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
+            if (of.dtable.data() != nullptr)
+                matmul(ctx, rows(of.dtable, v0, z.width), transposed(dz), xr, {.mode = into::accumulate});
         }
     }
 }
 
 // Checks the operands and chooses how logits are stored: in bf16 if they have gradients and the products take bf16.
 template <class T, class W, index_t D, class Backend>
-void cross_entropy_of_rows(context<Backend>& ctx, vector_view<T, dyn, Backend> const& loss,
-                           matrix_view<T, D, Backend> const& dx, matrix_view<T, D, Backend> const& dtable,
-                           matrix_view<T const, D, Backend> const& x, matrix_view<W const, D, Backend> const& table,
-                           row_ids<Backend> const& targets, double scale) {
-    index_t const vocabulary = table.extent(0);
-    bool const backward = dx.data() != nullptr;
-    index_t const each = std::max<index_t>(1, targets.size() / std::max<index_t>(1, x.extent(0)));
+void cross_entropy_of_rows(context<Backend>& ctx, cross_entropy_operands<T, W, D, Backend> const& of) {
+    index_t const rows = of.x.extent(0), vocabulary = of.table.extent(0);
     constexpr auto operation = "calm::cross_entropy";
-    require_size(operation, "targets", targets.size(), each * x.extent(0));
-    require_size(operation, "loss", loss.size(), x.extent(0));
-    if (backward) {
-        require_shape(operation, "dx", dx.extents(), x.extents());
-        if (dtable.data() != nullptr) require_shape(operation, "dtable", dtable.extents(), table.extents());
+    require_size(operation, "targets", of.targets.size(), of.each() * rows);
+    require_size(operation, "loss", of.loss.size(), rows);
+    if (of.backward()) {
+        require_shape(operation, "dx", of.dx.extents(), of.x.extents());
+        if (of.dtable.data() != nullptr) require_shape(operation, "dtable", of.dtable.extents(), of.table.extents());
     }
-    check_ids(ctx, targets, vocabulary, "calm::cross_entropy: target ");
-    auto const at_once = backward ? logits_at_once::held<T>(ctx, x.extent(0), vocabulary)
-                                  : logits_at_once::of<T>(ctx, x.extent(0), vocabulary);
+    check_ids(ctx, of.targets, vocabulary, "calm::cross_entropy: target ");
+    auto const at_once =
+        of.backward() ? logits_at_once::held<T>(ctx, rows, vocabulary) : logits_at_once::of<T>(ctx, rows, vocabulary);
     if constexpr (may_be_rounded<T, Backend>)
-        if (backward && rounds_rows(ctx, at_once.rows, stride_of_logits<Backend>(vocabulary)))
-            return cross_entropy_of_rows<bf16>(ctx, loss, dx, dtable, x, table, targets, scale, at_once);
-    cross_entropy_of_rows<T>(ctx, loss, dx, dtable, x, table, targets, scale, at_once);
+        if (of.backward() && rounds_rows(ctx, at_once.rows, stride_of_logits<Backend>(vocabulary)))
+            return cross_entropy_of_rows<bf16>(ctx, of, at_once);
+    cross_entropy_of_rows<T>(ctx, of, at_once);
 }
 
 template <class T, class W, index_t D, class Backend>
@@ -213,9 +222,15 @@ template <tensor_like X, tensor_like Table>
 void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& loss, detail::rows_like<X> const& dx,
                    detail::rows_like<X> const& dtable, X const& x, Table const& table,
                    std::type_identity_t<row_ids<detail::backend_of<X>>> const& targets, double scale) {
-    detail::cross_entropy_of_rows<detail::scalar_of<X>, detail::scalar_of<Table>, detail::columns_of<X>,
-                                  detail::backend_of<X>>(ctx, loss, dx, dtable, detail::as_view(x),
-                                                         detail::as_view(table), targets, scale);
+    detail::cross_entropy_operands<detail::scalar_of<X>, detail::scalar_of<Table>, detail::columns_of<X>,
+                                   detail::backend_of<X>> const of{.loss = loss,
+                                                                   .dx = dx,
+                                                                   .dtable = dtable,
+                                                                   .x = detail::as_view(x),
+                                                                   .table = detail::as_view(table),
+                                                                   .targets = targets,
+                                                                   .scale = scale};
+    detail::cross_entropy_of_rows(ctx, of);
 }
 
 // tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk; on

@@ -1,6 +1,6 @@
 #pragma once
-// The energy score (Gneiting and Raftery 2007; energy score in docs/mathematics.md) and its gradient, computed in one
-// pass that stores neither targets nor differences.
+// The energy score (Gneiting and Raftery 2007; docs/mathematics/energy.md) and its gradient, computed in one pass that
+// stores neither targets nor differences.
 
 #include <type_traits>
 

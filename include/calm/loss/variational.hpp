@@ -1,5 +1,5 @@
 #pragma once
-// The variational term (variational term in docs/mathematics.md; Kingma et al. 2016): the KL divergence of N(mean,
+// The variational term (docs/mathematics/autoencoder.md; Kingma et al. 2016): the KL divergence of N(mean,
 // exp(log_std)^2) from N(0, 1) in nats. Each dimension is clamped from below, so that dimensions already close to N(0,
 // 1) get no gradient.
 

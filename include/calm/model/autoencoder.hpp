@@ -1,5 +1,5 @@
 #pragma once
-// CALM's autoencoder (Autoencoder in docs/mathematics.md; Kingma and Welling 2013). The encoder maps K tokens to the
+// CALM's autoencoder (docs/mathematics/autoencoder.md; Kingma and Welling 2013). The encoder maps K tokens to the
 // posterior of one latent vector, the decoder maps a latent back to tokens. Patches are independent. Sizes: R patches
 // of K tokens, D hidden, L latent, V vocabulary.
 
@@ -258,8 +258,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // in backend memory
 
     // Forward and backward of R patches: writes their mean losses and adds `weight` times the gradients to the
-    // parameter gradients (Reconstruction, variational term and autoencoder in docs/mathematics.md). Does not wait for
-    // the device. Restores ctx.saved on return.
+    // parameter gradients (docs/mathematics/autoencoder.md). Does not wait for the device. Restores ctx.saved on
+    // return.
     void loss_and_gradient(context<Backend>& ctx, losses_view const& losses, batch const& b,
                            autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);

@@ -1,7 +1,7 @@
 #pragma once
-// The autoregressive baseline for CALM (Autoregressive model in docs/mathematics.md): the backbone's Llama stack on
-// tokens, with a softmax over the vocabulary for the next token. Sizes: B sequences, P positions, K tokens per
-// position, R = B (P - 1) predictions, V vocabulary.
+// The autoregressive baseline for CALM (docs/mathematics/autoregressive.md): the backbone's Llama stack on tokens, with
+// a softmax over the vocabulary for the next token. Sizes: B sequences, P positions, K tokens per position, R =
+// B (P - 1) predictions, V vocabulary.
 
 #include <span>
 

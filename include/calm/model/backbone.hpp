@@ -1,5 +1,5 @@
 #pragma once
-// CALM's backbone (Input of the backbone, attention in docs/mathematics.md; Touvron et al. 2023): the K token
+// CALM's backbone (Input of the backbone in docs/mathematics/autoencoder.md; Touvron et al. 2023): the K token
 // embeddings of each patch are compressed to one vector, then a Llama stack runs over patches. Sizes: B sequences, P
 // patches, R = B P rows.
 

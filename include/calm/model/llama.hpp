@@ -1,5 +1,5 @@
 #pragma once
-// The Llama stack (attention in docs/mathematics.md; Touvron et al. 2023), shared by the backbone and the
+// The Llama stack (attention in docs/mathematics/layers.md; Touvron et al. 2023), shared by the backbone and the
 // autoregressive model. Each of them supplies its own input and output. Sizes: B sequences, P positions, R = B P rows.
 
 #include <span>

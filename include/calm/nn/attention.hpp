@@ -93,8 +93,9 @@ struct attention {
         with_numbers(
             [&](auto const& dqueries, auto const& dkeys, auto const& dvalues, auto const& dout, auto const& out,
                 auto const& queries, auto const& keys, auto const& values) {
-                causal_attention_back(ctx, dqueries, dkeys, dvalues, dout, out, s.lse, queries, keys, values,
-                                      s.positions, head_size);
+                causal_attention_back(
+                    ctx, dqueries, dkeys, dvalues, dout, s.lse,
+                    {.y = out, .q = queries, .k = keys, .v = values, .positions = s.positions, .head_size = head_size});
                 rotate_both(ctx, dqueries, dkeys, head_size, s.positions, 0, angles, -1);
             },
             dq, dk, dv, dmixed, s.mixed, s.q.y, s.k.y, s.v.y);

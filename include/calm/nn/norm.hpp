@@ -94,8 +94,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         with_numbers(
             [&](auto const& slopes) {
-                layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), slopes, s.x, weight.read(), s.mean, s.r,
-                                residual.rows);
+                layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), slopes,
+                                {.x = s.x, .w = weight.read(), .mean = s.mean, .r = s.r}, residual.rows);
             },
             dy);
     }

@@ -48,7 +48,7 @@ template <class Extents, class Space = space<>> struct param {
     }
     // A read-only view of the value.
     [[nodiscard]] view<value_type const, Extents, typename Space::backend> read() const { return value; }
-    // Whether weight decay applies: to matrices, not to biases and norms (AdamW in docs/mathematics.md).
+    // Whether weight decay applies: to matrices, not to biases and norms (docs/mathematics/optimizers.md).
     static constexpr bool decays = rank > 1;
     // Whether this is a matrix between hidden states: both sizes are static, so neither is the vocabulary.
     static constexpr bool is_hidden = rank == 2 && Extents::rank_dynamic == 0;
@@ -197,7 +197,11 @@ template <class Model, class Backend> void allocate(Model& model, arena<Backend>
     for (auto const& p : parameters_of(model)) {
         auto const zeros = [&]<class T>(arena<Backend>& memory, T*) {
             auto const taken = memory.template take<T>(p.grad.extents());
-            detail::memory_of<Backend>::clear(taken.data(), static_cast<std::size_t>(taken.size()) * sizeof(T));
+            auto const bytes = static_cast<std::size_t>(taken.size()) * sizeof(T);
+            if constexpr (host_memory<Backend>)
+                detail::memory_of<Backend>::clear_untouched(taken.data(), bytes);
+            else
+                detail::memory_of<Backend>::clear(taken.data(), bytes);
             return taken.data();
         };
         with_values(p, [&](auto const& value) {

@@ -48,7 +48,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     for (auto const& prompt : prompts)
         longest = std::max(longest, patches_needed(special, prompt, settings.max_tokens, Model::K));
     text_batch<Model, Backend> batch(ctx, model, special, std::min(settings.at_once, std::ssize(prompts)), longest);
-    std::vector<std::size_t> prompt_at(prompts.size());  // by place in the batch
+    std::vector<std::size_t> prompt_at(prompts.size());  // by slot of the batch
     std::size_t next = 0;
     while (next < prompts.size() || !batch.empty()) {
         for (; next < prompts.size() && batch.free_slots() > 0; ++next) {
@@ -56,10 +56,10 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
             own.prompt_number += static_cast<std::uint32_t>(next);
             prompt_at[static_cast<std::size_t>(batch.begin(prompts[next], own))] = next;
         }
-        batch.step([&](index_t place, generated_patch const& patch) {
-            auto const prompt = prompt_at[static_cast<std::size_t>(place)];
+        batch.step([&](index_t slot, generated_patch const& patch) {
+            auto const prompt = prompt_at[static_cast<std::size_t>(slot)];
             bool const wanted = patch.fresh.empty() || detail::notify(on_tokens, prompt, patch.fresh);
-            if (patch.last || !wanted) results[prompt] = std::move(batch.result(place));
+            if (patch.last || !wanted) results[prompt] = std::move(batch.result(slot));
             return wanted;
         });
     }

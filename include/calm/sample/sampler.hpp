@@ -225,8 +225,8 @@ private:
 
 // Draws per patch in the next round, for `wanting` patches that need `draws_needed` each and have made `drawn`. In a
 // product a few rows cost nearly as much as one, and each of many rows costs half. So rounds double up to 64 rows and
-// then grow by a quarter of the draws so far, which bounds wasted draws. The batch rule knows when it can be certain.
-// It gets the draws until then, or if more a few rows or an eighth of the draws so far: among many patches one could
+// then grow by a quarter of the draws so far, which bounds wasted draws. The batch rule knows when it can be certain
+// and gets the draws until then, but at least a few rows or an eighth of the draws so far. Among many patches one could
 // always be certain soon, and an extra round costs more. The result does not depend on the machine.
 inline std::int64_t round_size(sampling_rule rule, std::int64_t draws_needed, std::int64_t drawn,
                                std::int64_t wanting) {

@@ -54,11 +54,12 @@ public:
     using settings_type = settings_of_generation<rule_of<Model>>;  // of one text
     static constexpr index_t K = Model::K;                         // tokens per patch
 
-    // Called for every patch with its text's place; false ends the text.
-    using on_patch = std::function<bool(index_t text, generated_patch const&)>;
+    // Called for every patch with the slot of its text; false ends the text.
+    using on_patch = std::function<bool(index_t slot, generated_patch const&)>;
 
-    // Room for this many texts at a time, each of `capacity` patches with its prompt. Memory grows with their length. A
-    // step computes parts of prompts until they have at least `prompt_patches` patches together; by default all.
+    // Room for this many texts at a time. Each has a slot, 0 .. texts - 1, of `capacity` patches with its prompt.
+    // Memory grows with their length. A step computes parts of prompts until they have at least `prompt_patches`
+    // patches together; by default all.
     text_batch(context<Backend>& ctx, Model const& model, special_tokens const& special, index_t texts,
                index_t capacity, index_t prompt_patches = std::numeric_limits<index_t>::max()) :
         ctx_(ctx),
@@ -75,8 +76,8 @@ public:
     // Whether no text is under way.
     [[nodiscard]] bool empty() const { return active_.empty() && beginning_.empty(); }
 
-    // Begins a text with its prompt (ids without BOS), at a place that is free; returns the place. The next steps
-    // compute the prompt. `at_once` of the settings is unused. Throws errc::usage if no place is free, if max_tokens is
+    // Begins a text with its prompt (ids without BOS), in a free slot, and returns its index. The next steps
+    // compute the prompt. `at_once` of the settings is unused. Throws errc::usage if no slot is free, if max_tokens is
     // less than 1, or if the text is empty or needs more patches than the capacity; errc::tokenizer for an id outside
     // the vocabulary.
     index_t begin(std::span<token_id const> prompt, settings_type const& settings) {
@@ -89,24 +90,24 @@ public:
         auto tokens = padded_prompt(after_bos(special_, prompt), K, special_.pad, settings.pad_left);
         require(!tokens.empty(), errc::usage, "calm::text_batch: expected a prompt of at least one patch");
         detail::check_ids(tokens, model_.vocabulary());
-        index_t place = 0;
-        while (is_under_way(place)) ++place;
-        auto& one = texts_[static_cast<std::size_t>(place)];
+        index_t slot = 0;
+        while (is_under_way(slot)) ++slot;
+        auto& one = texts_[static_cast<std::size_t>(slot)];
         one = {settings, {}, std::move(tokens), 0};
         if (one.settings.ends.empty()) one.settings.ends = {special_.eos};
-        beginning_.push_back(place);
-        return place;
+        beginning_.push_back(slot);
+        return slot;
     }
 
-    // Ends a text before its time; its place is free.
-    void end(index_t place) {
-        std::erase(active_, place);
-        std::erase(beginning_, place);
-        session_.end(place);
+    // Ends a text before its time; its slot is free.
+    void end(index_t slot) {
+        std::erase(active_, slot);
+        std::erase(beginning_, slot);
+        session_.end(slot);
     }
 
-    // What a text has so far. After its end valid until its place is taken again.
-    [[nodiscard]] generation_result& result(index_t place) { return texts_[static_cast<std::size_t>(place)].result; }
+    // What a text has so far. After its end valid until its slot is taken again.
+    [[nodiscard]] generation_result& result(index_t slot) { return texts_[static_cast<std::size_t>(slot)].result; }
 
     // Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is complete,
     // and ends those whose patch is the last.
@@ -140,9 +141,9 @@ private:
         std::size_t computed = 0;      // tokens of it
     };
 
-    [[nodiscard]] bool is_under_way(index_t place) const {
-        auto const is_in = [&](auto const& places) {
-            return std::find(places.begin(), places.end(), place) != places.end();
+    [[nodiscard]] bool is_under_way(index_t slot) const {
+        auto const is_in = [&](auto const& slots) {
+            return std::find(slots.begin(), slots.end(), slot) != slots.end();
         };
         return is_in(active_) || is_in(beginning_);
     }
@@ -150,23 +151,23 @@ private:
     // The parts begin at fixed patches and each is computed alone, so that its bits depend on its prompt only.
     void compute_prompts() {
         for (index_t patches = 0; patches < prompt_patches_ && !beginning_.empty();) {
-            index_t const place = beginning_.front();
-            auto& one = texts_[static_cast<std::size_t>(place)];
+            index_t const slot = beginning_.front();
+            auto& one = texts_[static_cast<std::size_t>(slot)];
             auto const rest = std::span<token_id const>(one.prompt).subspan(one.computed);
             auto const part = rest.first(std::min(rest.size(), static_cast<std::size_t>(prompt_part) * width));
             if (one.computed == 0)
-                session_.begin(place, part);
+                session_.begin(slot, part);
             else
-                session_.append({&place, 1}, part);
+                session_.append({&slot, 1}, part);
             one.computed += part.size();
             patches += std::ssize(part) / K;
             beginning_.pop_front();
             if (part.size() < rest.size()) {
-                beginning_.push_back(place);
+                beginning_.push_back(slot);
                 continue;
             }
             one.prompt = {};
-            active_.insert(std::upper_bound(active_.begin(), active_.end(), place), place);
+            active_.insert(std::upper_bound(active_.begin(), active_.end(), slot), slot);
         }
     }
 
@@ -209,8 +210,8 @@ private:
     }
 
     // Adds a patch to a text, up to an end id or max_tokens; false if the text ends.
-    bool add_patch(index_t place, std::span<token_id const> patch, sampling_cost const& took, on_patch const& report) {
-        auto& one = texts_[static_cast<std::size_t>(place)];
+    bool add_patch(index_t slot, std::span<token_id const> patch, sampling_cost const& took, on_patch const& report) {
+        auto& one = texts_[static_cast<std::size_t>(slot)];
         auto const& settings = one.settings;
         auto& result = one.result;
         result.draws += took.draws;
@@ -223,7 +224,7 @@ private:
         auto const fresh = wanted.first(static_cast<std::size_t>(end - wanted.begin()));
         result.tokens.insert(result.tokens.end(), fresh.begin(), fresh.end());
         bool const last = result.stopped_at_eos || static_cast<index_t>(result.tokens.size()) == settings.max_tokens;
-        return report(place, {fresh, took, last}) && !last;
+        return report(slot, {fresh, took, last}) && !last;
     }
 
     context<Backend>& ctx_;
@@ -233,7 +234,7 @@ private:
     index_t prompt_patches_;  // per step
     generation_session<Model, Backend> session_;
     sampler_cache<Backend> sampler_state_;
-    std::vector<text> texts_;          // by place
+    std::vector<text> texts_;          // by slot
     std::deque<index_t> beginning_;    // places of texts whose prompts are not complete, the next one first
     std::vector<index_t> active_;      // places of texts whose prompts are complete, ascending
     std::vector<token_id> patches_;    // (active, K)

@@ -1,6 +1,6 @@
 #pragma once
 // Baselines for every model: the scores of token frequencies (unigram) and of token-pair frequencies (bigram); see the
-// bigram reference in docs/mathematics.md.
+// bigram reference in docs/mathematics/scores.md.
 
 #include <algorithm>
 #include <array>

@@ -13,10 +13,10 @@
 
 namespace calm {
 
-// The documents of a list of SPECs, as `calm train` reads them: .txt (one document), .jsonl and .json (one object with
-// "text" per line), each also as .gz or .zst, folders, patterns ("news/*.jsonl"), and stories:N (stories of about 4 N
-// bytes). Documents of more than 10,000 words come in pieces. Throws as visit_documents: errc::storage for a missing
-// file, errc::data for malformed or empty text.
+// The documents of a list of SPECs, as `calm train` reads them. A SPEC is a .txt (one document), or a .jsonl or .json
+// (one object with "text" per line), each also as .gz or .zst. It may be a folder or a pattern ("news/*.jsonl"), too.
+// `stories:N` makes stories of about 4 N bytes. Documents of more than 10,000 words come in pieces. Throws as
+// visit_documents: errc::storage for a missing file, errc::data for malformed or empty text.
 [[nodiscard]] inline std::vector<std::string> read_text(std::span<std::string const> specs) {
     std::vector<std::string> documents;
     bool inside = false;

@@ -70,8 +70,8 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 
 }  // namespace detail
 
-// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics.md).
-// The source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
+// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics/autoencoder.md). The
+// source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
 // before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
@@ -96,9 +96,11 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
     };
     double const work = flops::train_autoencoder(C, model.vocabulary(), count / K) *
                         static_cast<double>(recipe.batch_tokens) / static_cast<double>(K);
-    detail::train(
-        ctx, parameters_of(model), recipe, callbacks, {recipe.batch_tokens, work}, 0, micro,
-        [&](progress const&) { source(tokens.ids()); }, ranks);
+    detail::train(ctx, parameters_of(model), recipe, callbacks,
+                  {.size = {recipe.batch_tokens, work},
+                   .micro = micro,
+                   .next_batch = [&](progress const&) { source(tokens.ids()); }},
+                  ranks);
 }
 
 // Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source must fill
@@ -131,15 +133,17 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
     double const work =
         flops::train_calm(C, model.ae_model.vocabulary(), sequences, patches - 1, recipe.objective.samples) *
         static_cast<double>(recipe.sequences * (patches - 1));
-    detail::train(
-        ctx, parameters_of(model), recipe, callbacks, {recipe.sequences * recipe.block_tokens, work},
-        detail::bytes_of_parameters(parameters_of(model.ae_model)), micro,
-        [&](progress const&) { source(tokens.ids()); }, ranks);
+    detail::train(ctx, parameters_of(model), recipe, callbacks,
+                  {.size = {recipe.sequences * recipe.block_tokens, work},
+                   .frozen_bytes = detail::bytes_of_parameters(parameters_of(model.ae_model)),
+                   .micro = micro,
+                   .next_batch = [&](progress const&) { source(tokens.ids()); }},
+                  ranks);
 }
 
 // Trains an autoregressive model that has memory for values and gradients, at token level or first at patch level
-// (Autoregressive model in docs/mathematics.md). The source must fill sequences of P tokens, in the first phase of K P
-// tokens: there consecutive blocks of a text follow one another. Throws as train_autoencoder.
+// (docs/mathematics/autoregressive.md). The source must fill sequences of P tokens, in the first phase of K P tokens:
+// there consecutive blocks of a text follow one another. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,
@@ -172,9 +176,11 @@ void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_
     };
     index_t const step = recipe.sequences * P;
     double const work = flops::train_autoregressive(C.llama, model.vocabulary(), P) * static_cast<double>(step);
-    detail::train(
-        ctx, parameters_of(model), recipe, callbacks, {step, work, K * step}, 0, micro,
-        [&](progress const& now) { source(place_of(now)); }, ranks);
+    detail::train(ctx, parameters_of(model), recipe, callbacks,
+                  {.size = {step, work, K * step},
+                   .micro = micro,
+                   .next_batch = [&](progress const& now) { source(place_of(now)); }},
+                  ranks);
 }
 
 }  // namespace calm

@@ -1,6 +1,6 @@
 #pragma once
 // AdamW over all parameters that a model's visit() names, with gradient clipping and a check for non-finite gradients
-// (Loshchilov and Hutter 2019; AdamW in docs/mathematics.md).
+// (Loshchilov and Hutter 2019; docs/mathematics/optimizers.md).
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics.md).
+// Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics/optimizers.md).
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 // How `calm train` trains on text: the split of the time between autoencoder and language model, and their recipes.
-// docs/configurations.md has the measurements behind the numbers.
+// docs/configurations/train-text.md has the measurements behind the numbers.
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 // One text and sampled continuations of its prefixes, for BrierLM of short patches (Brier-n of K < 4 in
-// docs/mathematics.md).
+// docs/mathematics/scores.md).
 
 #include <cstddef>
 #include <span>
@@ -40,8 +40,8 @@ public:
               sampler const& rule, sampling_totals& total) {
         arena_scope const saved(ctx_.saved);
         arena_scope const workspace(ctx_.workspace);
-        sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K, rule,
-                    std::span(&place, 1), total, screen_);
+        total.add(sample_many(ctx_, model_, out, hidden_after(position, prefix), static_cast<index_t>(out.size()) / K,
+                              rule, std::span(&place, 1), screen_));
     }
 
     // The hidden state (1, D) after text and prefix as in draw(), in ctx.saved.

@@ -1,6 +1,6 @@
 #pragma once
-// Samples and scores the predictions of a language model in blocks of text (docs/mathematics.md). Sizes: P patches per
-// block, K tokens per patch, N samples, D hidden.
+// Samples and scores the predictions of a language model in blocks of text (docs/mathematics/scores.md). Sizes: P
+// patches per block, K tokens per patch, N samples, D hidden.
 
 #include <algorithm>
 #include <array>
@@ -153,8 +153,8 @@ private:
                                     *loss_, drawn_));
         std::vector<token_id> made(
             static_cast<std::size_t>(checked_count("sampled tokens", {R, settings_.samples, K}, sizeof(token_id))));
-        sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
-                    settings_.samples, settings_.sampler, rngs, took_, screen_);
+        took_.add(sample_many(ctx_, model_, std::span<token_id>(made), matrix_view<T const, Model::D, Backend>(hidden),
+                              settings_.samples, settings_.sampler, rngs, screen_));
         return made;
     }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Scores of blocks: of the model, and of the references at the same positions (docs/mathematics.md).
+// Scores of blocks: of the model, and of the references at the same positions (docs/mathematics/scores.md).
 
 #include <cstddef>
 #include <cstdint>

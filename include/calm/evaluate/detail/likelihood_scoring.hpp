@@ -1,6 +1,6 @@
 #pragma once
 // Scores the predictions of a model with next-token probabilities (BrierLM of an autoregressive model in
-// docs/mathematics.md). Sizes: P tokens per block, N samples, D hidden, V vocabulary.
+// docs/mathematics/scores.md). Sizes: P tokens per block, N samples, D hidden, V vocabulary.
 
 #include <algorithm>
 #include <array>

@@ -78,11 +78,11 @@ inline std::string torch_name_of(stored_type type) {
 }
 
 // Passes the bytes of a tensor, converted to the type `as`, to `put` block by block; needs at most 1 MiB of memory.
-// Integer tensors and tensors of the type itself pass unchanged. Throws errc::non_finite with the tensor's name if a
-// finite value overflows the type.
+// Weights in int8 become floating-point. Integer tensors and tensors of the type itself pass unchanged. Throws
+// errc::non_finite with the tensor's name if a finite value overflows the type.
 inline void rounded_to(stored_type as, stored_tensor const& tensor,
                        std::function<void(std::span<std::byte const>)> const& put) {
-    if (tensor.type == as || !detail::is_float(tensor.type)) return put(tensor.bytes);
+    if (tensor.type == as || !detail::is_weight(tensor)) return put(tensor.bytes);
     constexpr std::size_t block = std::size_t{1} << 16;
     std::vector<double> values(std::min(block, tensor.count()));
     std::vector<std::byte> bytes(values.size() * bytes_of(as));
@@ -94,7 +94,8 @@ inline void rounded_to(stored_type as, stored_tensor const& tensor,
     auto const unit = static_cast<std::size_t>(bytes_of(tensor.type));
     for (std::size_t begin = 0; begin < tensor.count(); begin += block) {
         std::size_t const n = std::min(block, tensor.count() - begin);
-        stored_tensor const part{tensor.name, tensor.type, {}, tensor.bytes.subspan(begin * unit, n * unit)};
+        stored_tensor part{tensor.name, tensor.type, {}, tensor.bytes.subspan(begin * unit, n * unit)};
+        if (!tensor.scales.empty()) part.scales = tensor.scales.subspan(begin / detail::int8_block * sizeof(bf16));
         std::span<double> const from = std::span(values).first(n);
         read_into(part, from, "");
         for (double const x : from)

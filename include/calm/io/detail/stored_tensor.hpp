@@ -21,6 +21,7 @@
 #include "calm/base/quoted.hpp"
 #include "calm/io/detail/bounded_reader.hpp"
 #include "calm/tensor/core/extents.hpp"
+#include "calm/tensor/detail/ops/int8_blocks.hpp"
 
 namespace calm {
 
@@ -33,6 +34,8 @@ struct stored_tensor {
     stored_type type = stored_type::f32;  // of an element
     std::vector<index_t> shape;           // size of each dimension, at least 0
     std::span<std::byte const> bytes;     // of all elements
+    // Of weights in int8: a BF16 for every 32 elements, and an element is its byte times that. Otherwise empty.
+    std::span<std::byte const> scales = {};
 
     // The number of elements.
     [[nodiscard]] std::size_t count() const;
@@ -174,6 +177,11 @@ namespace detail {
 
 // The first NaN or infinite element of a floating-point tensor, for messages; nullopt if there is none.
 inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) {
+    if (!tensor.scales.empty()) {
+        auto const block = first_not_finite<std::uint16_t>(tensor.scales, 0x7F80);
+        if (block == tensor.scales.size() / sizeof(bf16)) return std::nullopt;
+        return "tensor " + in_quotes(tensor.name) + ", scale " + std::to_string(block);
+    }
     auto const first = [&]() -> std::size_t {
         switch (tensor.type) {
         case stored_type::f16:
@@ -193,6 +201,26 @@ inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) 
     auto rest = static_cast<index_t>(first);
     for (std::size_t r = place.size(); r-- > 0; rest /= tensor.shape[r]) place[r] = rest % tensor.shape[r];
     return "tensor " + in_quotes(tensor.name) + ", element " + text_of(place);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+// Whether a tensor holds numbers that weights can have: floating-point ones, or int8 with scales.
+inline bool is_weight(stored_tensor const& tensor) {
+    return tensor.type == stored_type::f16 || tensor.type == stored_type::bf16 || tensor.type == stored_type::f32 ||
+           tensor.type == stored_type::f64 || !tensor.scales.empty();
+}
+
+// The elements of weights in int8. Exact in float.
+template <class T> void read_int8(stored_tensor const& tensor, std::span<T> to) {
+    constexpr auto block = static_cast<std::size_t>(int8_block);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        std::uint16_t scale;  // the bytes need not be aligned
+        std::memcpy(&scale, tensor.scales.data() + i / block * sizeof(scale), sizeof(scale));
+        to[i] = static_cast<T>(static_cast<float>(static_cast<std::int8_t>(tensor.bytes[i])) * from_bf16(scale));
+    }
 }
 
 }  // namespace detail
@@ -248,6 +276,9 @@ requires(std::is_same_v<T, bf16> || std::is_same_v<T, float> ||
             return detail::convert_elements<float>(tensor.bytes, to, [](float value) { return static_cast<T>(value); });
     case stored_type::f64:
         return detail::convert_elements<double>(tensor.bytes, to, narrowed);
+    case stored_type::i8:
+        if (!tensor.scales.empty()) return detail::read_int8(tensor, to);
+        [[fallthrough]];
     default:
         detail::fail_at(tensor, path,
                         "expected type F16, BF16, F32 or F64, found " + std::string(name_of(tensor.type)));

@@ -23,7 +23,7 @@ namespace calm {
 namespace detail {
 
 inline std::uint64_t written_bytes(stored_tensor const& tensor, std::optional<stored_type> as) {
-    return tensor.count() * bytes_of(as && is_float(tensor.type) ? *as : tensor.type);
+    return tensor.count() * bytes_of(as && is_weight(tensor) ? *as : tensor.type);
 }
 
 // "model-00002-of-00003.safetensors"

@@ -45,7 +45,9 @@ public:
         auto const scales = memory_.take<float>(extents<dyn>(all));
         auto const norms = memory_.take<float>(extents<dyn>(all));
         auto const rests = memory_.take<float>(extents<dyn>(all));
+        auto const* const held = detail::in_int8(ctx, rows.data());
         ctx.parallel_ranges(all, 512, [&](index_t begin, index_t end) {
+            std::vector<float> wide(static_cast<std::size_t>(held != nullptr ? D_ : 0));
             for (index_t v = begin; v < end; ++v) {
                 auto* const to = bytes.data() + v / lanes * panel_bytes() + v % lanes * 4;
                 auto const put = [&](index_t i, detail::native_integers const& whole) {
@@ -55,7 +57,10 @@ public:
                         if (word < words_) std::memcpy(to + word++ * detail::native_bytes, &four, 4);
                 };
                 // Pads the last group with copies of the last token.
-                auto const made = detail::row_in_bytes::of(rows.data() + std::min(v, V_ - 1) * D_, D_, put);
+                auto const* const row = rows.data() + std::min(v, V_ - 1) * D_;
+                if (held != nullptr) detail::copy_row(held, row, D_, wide.data());
+                auto const made = held != nullptr ? detail::row_in_bytes::of(wide.data(), D_, put)
+                                                  : detail::row_in_bytes::of(row, D_, put);
                 scales[v] = made.scale;
                 norms[v] = made.norm;
                 rests[v] = made.rest;
@@ -105,8 +110,8 @@ public:
     screened_argmax(context<cpu>& ctx, token_screen const& screen, W const* table, float const* x, index_t R,
                     token_id* tokens) :
         ctx_(ctx),
-        screen_(screen), table_(table), x_(x), R_(R), tokens_(tokens), stride_(screen.words_ * 4),
-        bytes_(ctx.workspace.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
+        screen_(screen), table_(table), held_(in_int8(ctx, table)), x_(x), R_(R), tokens_(tokens),
+        stride_(screen.words_ * 4), bytes_(ctx.workspace.template take<std::int8_t>(extents<dyn>(R * stride_)).data()),
         rows_(ctx.workspace.template take<row>(extents<dyn>(R)).data()),
         found_(ctx.workspace.template take<found>(extents<dyn>(ctx.threads() * R)).data()),
         gathered_(ctx.workspace.template take<W>(extents<dyn>(ctx.threads() * most_at_once * screen.D_)).data()) {}
@@ -277,7 +282,7 @@ private:
             index_t count = 0;
             for (; c < some.count && count < most_at_once; ++c)
                 if (some.most[c] >= least) {
-                    std::copy_n(table_ + some.tokens[c] * D, D, gathered + count * D);
+                    copy_row(held_, table_ + some.tokens[c] * D, D, gathered + count * D);
                     tokens[count++] = some.tokens[c];
                 }
             if (count == 0) return;
@@ -294,6 +299,7 @@ private:
     context<cpu>& ctx_;
     token_screen const& screen_;
     W const* table_;
+    int8_matrix const* held_;  // that the table belongs to, or null
     float const* x_;
     index_t R_;
     token_id* tokens_;

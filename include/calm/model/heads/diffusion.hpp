@@ -1,7 +1,7 @@
 #pragma once
-// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics.md). A network predicts
-// the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes it step by
-// step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
+// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics/heads.md). A network
+// predicts the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes it
+// step by step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
 
 #include <cmath>
 #include <span>

@@ -1,9 +1,9 @@
 #pragma once
-// The drafted head (ours, not the paper's; Drafted head in docs/mathematics.md): softmaxes on the hidden state draw K
-// draft tokens, whose latent is part of the energy head's noise. The choice among tokens is thus learned by
-// cross-entropy. The energy score trains the rest: which tokens of a patch go together.
-// Sizes: R positions, N samples per position, K tokens per patch, S noise size, W width of the logit table's rows, V
-// vocabulary. Sample n of position r is row r N + n.
+// The drafted head (ours, not the paper's; Drafted head in docs/mathematics/heads.md): softmaxes on the hidden state
+// draw K draft tokens, whose latent is part of the energy head's noise. The choice among tokens is thus learned by
+// cross-entropy. The energy score trains the rest: which tokens of a patch go together. Sizes: R positions, N samples
+// per position, K tokens per patch, S noise size, W width of the logit table's rows, V vocabulary. Sample n of position
+// r is row r N + n.
 
 #include <algorithm>
 #include <span>

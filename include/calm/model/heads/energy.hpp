@@ -1,8 +1,7 @@
 #pragma once
-// CALM's energy head (Energy head, energy score in docs/mathematics.md): a single pass maps hidden state and noise to a
-// sample of the next latent, trained by the energy score. Sizes: R positions, N samples per position, S noise size;
-// sample n of position r is row r N + n.
-// Everything that depends only on the hidden state is computed once per position, not N times.
+// CALM's energy head (docs/mathematics/energy.md): a single pass maps hidden state and noise to a sample of the next
+// latent, trained by the energy score. Sizes: R positions, N samples per position, S noise size; sample n of position r
+// is row r N + n. Everything that depends only on the hidden state is computed once per position, not N times.
 
 #include <algorithm>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics.md): a network learns the velocity along
+// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics/heads.md): a network learns the velocity along
 // straight paths from noise to targets; sampling integrates it. Sizes: R positions, N samples per position; sample n of
 // position r is row r N + n.
 

@@ -1,7 +1,7 @@
 #pragma once
-// The margin head (Margin head in docs/mathematics.md), a control: each position has one guess, and samples spread
-// around it by a constant that does not depend on the hidden state. Sizes: R positions, N samples per position; sample
-// n of position r is row r N + n.
+// The margin head (Margin head in docs/mathematics/heads.md), a control: each position has one guess, and samples
+// spread around it by a constant that does not depend on the hidden state. Sizes: R positions, N samples per position;
+// sample n of position r is row r N + n.
 
 #include <span>
 #include <string_view>

@@ -203,6 +203,11 @@ private:
 
 }  // namespace detail
 
+// Whether the cache has a library, even a damaged one. Throws errc::storage if the cache cannot be used.
+inline bool is_in_cache(library_source const& one) {
+    return is_there(detail::cached_library(detail::private_library_cache(), one).library);
+}
+
 // Compiles libraries that the cache lacks, all at the same time. Returns the paths of all, in order. A cached library
 // counts only if its stored SHA-256 matches. Processes that need the same one wait for the first of them; all must name
 // libraries in the same order. `before` is called before anything is compiled, and may throw. Throws errc::config if

@@ -1,85 +1,22 @@
 #pragma once
-// Loads a stored model of a configuration. Programs and calm::open compile this for a configuration, and nothing else
-// of its use.
+// Loads a stored model of a configuration to generate text and to evaluate it. Programs and calm::open compile this
+// for a configuration, and nothing else of its use.
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "calm/evaluate/evaluate.hpp"
-#include "calm/io/model_directory.hpp"
-#include "calm/model/owned_model.hpp"
-#include "calm/runs/detail/loaded_model.hpp"
-#include "calm/sample/generate.hpp"
-#include "calm/text/special_tokens.hpp"
+#include "calm/runs/detail/load_generator.hpp"
 
 namespace calm {
 
 namespace detail {
 
-template <class Rule> settings_of_generation<Rule> with_rule(any_generation_settings const& s) {
-    return {std::get<Rule>(s.sampler), s.max_tokens, s.pad_left, s.seed, s.prompt_number, s.at_once, s.round, s.ends};
-}
 template <class Rule> settings_of_evaluation<Rule> with_rule(any_evaluation_settings const& s) {
     return {s.block_tokens, s.samples, s.seed, s.positions, s.batch, std::get<Rule>(s.sampler)};
 }
-
-// A Model that is loaded in its own context.
-template <class Model> class loaded_model_of : public loaded_model {
-public:
-    using Backend = typename space_of<Model>::backend;
-
-    void change_sampling(std::function<void(field_values&)> const&) override {}
-    [[nodiscard]] unsupported_work unsupported() const override { return unsupported_by(ctx_); }
-
-protected:
-    loaded_model_of(index_t vocabulary, special_tokens const& special, model_placement const& placement) :
-        ctx_(context_at<Backend>(placement)), special_(special), own_(vocabulary, model_mode::inference) {}
-
-    context<Backend> ctx_;
-    special_tokens special_;
-    owned_model<Model> own_;
-};
-
-// A text_batch of Model.
-template <class Model> class loaded_texts_of final : public loaded_text_batch {
-    using batch_type = calm::text_batch<Model, typename space_of<Model>::backend>;
-
-public:
-    template <class... Arguments> explicit loaded_texts_of(Arguments&&... arguments) : batch_(arguments...) {}
-    [[nodiscard]] index_t free_slots() const override { return batch_.free_slots(); }
-    [[nodiscard]] bool empty() const override { return batch_.empty(); }
-    index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) override {
-        return batch_.begin(prompt, with_rule<rule_of<Model>>(settings));
-    }
-    void end(index_t slot) override { batch_.end(slot); }
-    generation_result& result(index_t slot) override { return batch_.result(slot); }
-    void step(on_patch const& report) override { batch_.step(report); }
-
-private:
-    batch_type batch_;
-};
-
-// One that generates text.
-template <class Model> class loaded_language_model : public loaded_model_of<Model> {
-public:
-    std::vector<generation_result> generate(std::span<std::vector<token_id> const> prompts,
-                                            any_generation_settings const& settings,
-                                            loaded_model::on_tokens const& report) override {
-        return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
-                              with_rule<rule_of<Model>>(settings), report);
-    }
-    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, index_t prompt_patches) override {
-        return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity,
-                                                        prompt_patches);
-    }
-
-protected:
-    using loaded_model_of<Model>::loaded_model_of;
-};
 
 }  // namespace detail
 
@@ -100,14 +37,6 @@ public:
         return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_, counts,
                               detail::with_rule<sampler>(settings), static_cast<typename model_type::objective>(loss_),
                               ranks);
-    }
-    void change_sampling(std::function<void(field_values&)> const& change) override {
-        auto& head = this->own_.model.generator;
-        if constexpr (requires { head.sampling; }) {
-            auto values = field_values::of(head.sampling);
-            change(values);
-            head.sampling = values.template as<std::remove_cvref_t<decltype(head.sampling)>>();
-        }
     }
 
 private:

@@ -15,6 +15,7 @@ struct model_placement {
     int threads = 0;                 // 0: all of the machine's; unused on a GPU
     std::optional<int> device = {};  // the number of the GPU; without one, the GPU that the process uses, or number 0
     std::uint64_t seed = 0;          // of the context
+    bool in_int8 = false;            // hold weight matrices in int8; only on the cpu
 };
 
 // A context for a model at this placement. Throws as the constructors of context<Backend>.

@@ -40,6 +40,13 @@ template <class T, index_t L> struct bring_rows {
     }
 };
 
+// What makes a batched_sampler faster; each may be null.
+template <class Backend> struct sampler_resources {
+    token_screen const* screen = nullptr;          // of the model's vocabulary
+    thread_contexts<Backend>* separate = nullptr;  // for threads that draw separately
+    captured_graph<Backend>* drawing = nullptr;    // of a round of draws
+};
+
 // Samples many patches at once, by any rule: every round makes the same number of draws for each undecided patch.
 template <class Model, class Backend> class batched_sampler {
 public:
@@ -48,13 +55,12 @@ public:
     using hidden_view = matrix_view<T const, Model::D, Backend>;
 
     batched_sampler(context<Backend>& ctx, Model const& model, std::span<token_id> tokens, hidden_view const& hidden,
-                    sampler const& rule, std::span<patch_rng const> rngs, token_screen const* screen,
-                    thread_contexts<Backend>* separate, captured_graph<Backend>* drawing) :
+                    sampler const& rule, std::span<patch_rng const> rngs, sampler_resources<Backend> const& with = {}) :
         ctx_(ctx),
-        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), rngs_(rngs), screen_(screen), separate_(separate),
-        drawing_(drawing), table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
+        model_(model), tokens_(tokens), hidden_(hidden), rule_(rule), rngs_(rngs), with_(with),
+        table_(model.ae_model.vocabulary() * Model::autoencoder_type::D), lazy_(is_lazy()),
         attempt_(lazy_ && rule.rule == sampling_rule::adaptive ? rule.n : 1),
-        parts_(separate != nullptr && Model::D <= 128 ? separate->size() : 1), done_(rngs.size()),
+        parts_(with.separate != nullptr && Model::D <= 128 ? with.separate->size() : 1), done_(rngs.size()),
         answers_(lazy_ ? rngs.size() : 0) {
         for (std::size_t r = 0; r < rngs.size(); ++r) {
             auto const& [key, first] = rngs[r].noise;
@@ -132,18 +138,19 @@ private:
             for (index_t draw = i * n_; draw < (i + 1) * n_; ++draw)
                 active_[static_cast<std::size_t>(i)].drawn.push_back(z.data() + draw * Model::L);
         if constexpr (device_memory<Backend>)
-            if (drawing_ != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_)) return draw_captured(z);
+            if (with_.drawing != nullptr && count() <= Model::positions_drawn_at_once(ctx_, n_))
+                return draw_captured(z);
         arena_scope const workspace(ctx_.workspace);
         arena_scope const saved(ctx_.saved);
         auto const states = gather_hidden_states();
         if (parts_ == 1 || count() * n_ > 128) return draw(ctx_, states, z, 0, count(), 0, n_);
         if constexpr (host_memory<Backend>) {
             bool const by_patches = count() > 1;
-            separate_->in_parts(ctx_, by_patches ? count() : n_, by_patches ? 1 : attempt_,
-                                [&](context<Backend>& by, index_t begin, index_t end) {
-                                    by_patches ? draw(by, states, z, begin, end - begin, 0, n_)
-                                               : draw(by, states, z, 0, 1, begin, end);
-                                });
+            with_.separate->in_parts(ctx_, by_patches ? count() : n_, by_patches ? 1 : attempt_,
+                                     [&](context<Backend>& by, index_t begin, index_t end) {
+                                         by_patches ? draw(by, states, z, begin, end - begin, 0, n_)
+                                                    : draw(by, states, z, 0, 1, begin, end);
+                                     });
         }
     }
 
@@ -165,19 +172,19 @@ private:
     void draw_captured(latents const& z) {
         arena_scope const scope(ctx_.workspace);
         auto const room = output_buffer(ctx_, std::span(drawn_).first(lazy_ ? 0 : drawn_.size()));
-        (*drawing_)(ctx_, {count(), n_, hidden_.data(), rule_.noise_scale}, [&] {
+        (*with_.drawing)(ctx_, {count(), n_, hidden_.data(), rule_.noise_scale}, [&] {
             arena_scope const workspace(ctx_.workspace);
             arena_scope const saved(ctx_.saved);
             auto const states = gather_hidden_states();
             if (lazy_)
                 model_.sample_latents(ctx_, z, states, noise_);
             else
-                model_.sample_patches(ctx_, room, states, n_, noise_, rule_.noise_scale, screen_);
+                model_.sample_patches(ctx_, room, states, n_, noise_, rule_.noise_scale, with_.screen);
         });
         if (!lazy_) return copy_patches_to_host(ctx_, std::span(drawn_), room);
         std::fill(drawn_.begin(), drawn_.end(), not_decoded);
         if (counts()) return;  // decoded together with earlier draws
-        model_.ae_model.decode_lazily(ctx_, drawn_, z, groups_of_round(n_), screen_);
+        model_.ae_model.decode_lazily(ctx_, drawn_, z, groups_of_round(n_), with_.screen);
     }
     // Groups for lazy decoding in a round of `draws` per patch.
     [[nodiscard]] lazy_groups groups_of_round(index_t draws) const {
@@ -196,11 +203,11 @@ private:
         if (!lazy_) {
             arena_scope const scope(by.workspace);
             auto const room = output_buffer(by, patches);
-            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, screen_);
+            model_.sample_patches(by, room, of, end - begin, own, rule_.noise_scale, with_.screen);
             return copy_patches_to_host(by, patches, room);
         }
         model_.sample_lazily(by, patches, rows(z, first, drawing), of, end - begin, own, groups_of_round(end - begin),
-                             screen_);
+                             with_.screen);
     }
 
     // Hands a patch its draws (n_, K) of the round. If it decides, stores its answer, in which tokens may be missing.
@@ -225,7 +232,7 @@ private:
             auto const z = ctx_.workspace.template take<T>(extents<dyn, Model::L>(std::ssize(some)));
             index_t const each = host_memory<Backend> ? Model::L : 1;
             for_each(ctx_, z.size() / each, bring_rows<T, Model::L>{z.data(), upload(ctx_, some).data(), each});
-            model_.ae_model.decode_lazily(ctx_, patches.subspan(first * K, some.size() * K), z, groups, screen_);
+            model_.ae_model.decode_lazily(ctx_, patches.subspan(first * K, some.size() * K), z, groups, with_.screen);
         }
     }
 
@@ -267,10 +274,8 @@ private:
     hidden_view hidden_;
     sampler const& rule_;
     std::span<patch_rng const> rngs_;
-    token_screen const* screen_;          // or null
-    thread_contexts<Backend>* separate_;  // or null
-    captured_graph<Backend>* drawing_;    // or null
-    index_t table_;                       // elements of the decoder's vocabulary projection
+    sampler_resources<Backend> with_;
+    index_t table_;  // elements of the decoder's vocabulary projection
     // Lazy decoding: rules that only compare draws decode tokens while draws agree, and keep the latents for later.
     bool lazy_;
     // The adaptive rule compares the draws of an attempt, so its rounds are whole attempts.
@@ -302,11 +307,10 @@ std::vector<sampling_cost> sample_next(context<Backend>& ctx, Model const& model
     require(tokens.size() == rngs.size() * static_cast<std::size_t>(Model::K), errc::usage,
             "calm::sample_next: expected room for ", rngs.size(), " patches of ", Model::K, " tokens, found room for ",
             tokens.size(), " tokens");
-    return detail::batched_sampler(ctx, model, tokens, hidden, rule, rngs,
-                                   sampler_state != nullptr ? sampler_state->screen.get() : nullptr,
-                                   sampler_state != nullptr ? &sampler_state->separate : nullptr,
-                                   sampler_state != nullptr ? &sampler_state->drawing : nullptr)
-        .run(round);
+    detail::sampler_resources<Backend> with;
+    if (sampler_state != nullptr)
+        with = {sampler_state->screen.get(), &sampler_state->separate, &sampler_state->drawing};
+    return detail::batched_sampler(ctx, model, tokens, hidden, rule, rngs, with).run(round);
 }
 
 // Totals of sampling many patches.
@@ -321,24 +325,27 @@ struct sampling_totals {
         draws += one.draws;
         capped += one.capped ? 1 : 0;
     }
+    void add(sampling_totals const& more) {
+        patches += more.patches;
+        draws += more.draws;
+        capped += more.capped;
+    }
 };
 
-// Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule. Sample n of row r is patch number
-// rngs[r].first + n; if one draw decides, its noise has that number too. The screen is for the model's vocabulary, or
-// null. All threads share every product, so their number changes no bit.
+// Fills tokens (R, N, K) with N patches for every hidden state (R, D), by the rule, and returns what they took. Sample
+// n of row r is patch number rngs[r].first + n; if one draw decides, its noise has that number too. The screen is for
+// the model's vocabulary, or null. All threads share every product, so their number changes no bit.
 template <class Model, class Backend>
-void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
-                 matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
-                 sampler const& rule, std::span<row_rng const> rngs, sampling_totals& total,
-                 token_screen const* screen = nullptr) {
+sampling_totals sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
+                            matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, index_t samples,
+                            sampler const& rule, std::span<row_rng const> rngs, token_screen const* screen = nullptr) {
     if (rule.max_draws == 1) {
         arena_scope const scope(ctx.workspace);
         auto const room = output_buffer(ctx, tokens);
         model.sample_patches(ctx, room, hidden, samples, rngs, rule.noise_scale, screen);
         copy_patches_to_host(ctx, tokens, room);
-        total.patches += hidden.extent(0) * samples;
-        total.draws += hidden.extent(0) * samples;
-        return;
+        index_t const made = hidden.extent(0) * samples;
+        return {.patches = made, .draws = made};
     }
     std::vector<patch_rng> each;
     for (index_t r = 0; r < hidden.extent(0); ++r) {
@@ -346,10 +353,11 @@ void sample_many(context<Backend>& ctx, Model const& model, std::span<token_id> 
         for (index_t n = 0; n < samples; ++n) each.push_back({r, {draws, first + n}});
     }
     std::span<patch_rng const> const all(each);
+    sampling_totals total;
     for (auto const& one :
-         detail::batched_sampler<Model, Backend>(ctx, model, tokens, hidden, rule, all, screen, nullptr, nullptr)
-             .run(0))
+         detail::batched_sampler<Model, Backend>(ctx, model, tokens, hidden, rule, all, {.screen = screen}).run(0))
         total.add(one);
+    return total;
 }
 
 }  // namespace calm

@@ -13,7 +13,7 @@ namespace calm {
 // for repeated work, because the arenas keep their memory.
 template <class Backend> class thread_contexts {
 public:
-    // Copies seed, step and order of ctx; keeps no reference.
+    // Copies seed, step and order of ctx; keeps no reference but to its weights in int8.
     explicit thread_contexts(context<Backend> const& ctx) {
         if constexpr (host_memory<Backend>)
             for (int i = 0; i < ctx.threads(); ++i) {
@@ -36,6 +36,8 @@ public:
         ctx.parallel_ranges(n, part, [&](index_t begin, index_t end) {
             auto const i = static_cast<std::size_t>(begin / part);
             own_[i].independent_rows = ctx.independent_rows;
+            own_[i].int8 = ctx.int8;
+            own_[i].multiply_int8 = ctx.multiply_int8;
             try {
                 f(own_[i], begin, end);
             } catch (...) {

@@ -15,6 +15,7 @@
 
 #include "calm/base/random.hpp"
 #include "calm/tensor/core/arena.hpp"
+#include "calm/tensor/core/int8_weights.hpp"
 #include "calm/tensor/core/rng_counter.hpp"
 #include "calm/tensor/core/tensor.hpp"
 #include "calm/tensor/detail/core/graph_capture.hpp"
@@ -167,6 +168,10 @@ public:
     // Of `cpu`: products with weights (n, k) sum every row in one order, so the bits of a row do not depend on the
     // number of rows. Products of more than about 32 rows are then up to a third slower.
     bool independent_rows = false;
+    int8_weights* int8 = nullptr;  // of `cpu`: matrices held in int8, or null; use_int8_weights sets it
+    // How `matmul` multiplies by them; use_int8_weights sets it.
+    void (*multiply_int8)(context<cpu>&, detail::product<float, float, float> const&,
+                          detail::int8_matrix const&) = nullptr;
 
     [[nodiscard]] int threads() const { return threads_; }  // at least 1
     void wait() const {}                                    // nothing to wait for: operations have finished
@@ -215,6 +220,24 @@ private:
         for (index_t task = 0; task < tasks; ++task) f(data, task, 0);
     }
 };
+
+namespace detail {
+
+// The matrix in int8 that a table belongs to, or null.
+template <class W> int8_matrix const* in_int8(context<cpu> const& ctx, W const* table) {
+    if constexpr (std::is_same_v<W, float>)
+        return ctx.int8 != nullptr ? ctx.int8->find(table) : nullptr;
+    else
+        return nullptr;
+}
+// Copies a row of `width` from a table that belongs to `held` if that is not null.
+template <class T, class W> void copy_row(int8_matrix const* held, W const* row, index_t width, T* to) {
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<W, float>)
+        if (held != nullptr) return held->read_row((row - held->begin) / held->k, to);
+    std::copy_n(row, width, to);
+}
+
+}  // namespace detail
 
 // From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
 // in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage

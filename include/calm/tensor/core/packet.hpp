@@ -12,8 +12,8 @@
 #include "calm/tensor/detail/core/group.hpp"
 
 // Packets are passed only between inlined functions, so their calling convention does not matter. Where vectors are
-// wider than the instruction set, clang++ warns wherever a header passes one, and g++ at the end of the source file,
-// when it compiles templates: so this setting is never popped. One note of g++ remains, which only -Wno-psabi silences;
+// wider than the instruction set, clang++ warns wherever a header passes one. g++ warns at the end of the source file,
+// when it compiles templates, so this setting is never popped. One note of g++ remains, which only -Wno-psabi silences;
 // the package's targets set it. With AVX-512 neither warns, and a source file keeps its own setting.
 #ifndef __AVX512F__
 #pragma GCC diagnostic ignored "-Wpsabi"

@@ -59,29 +59,48 @@ void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse,
     run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
 }
 
-// Backward of causal_attention from dy (R, D), and y and lse of forward: overwrites dq (R, D), dk and dv (R, KvWidth).
+// What causal_attention_back reads of the forward pass, except lse.
+template <tensor_like Q, tensor_like K> struct attention_operands {
+    detail::rows_stored<Q> y;  // (R, D)
+    detail::rows_stored<Q> q;  // (R, D)
+    detail::rows_stored<K> k;  // (R, KvWidth)
+    detail::rows_stored<K> v;  // (R, KvWidth)
+    index_t positions;         // P
+    index_t head_size;         // elements per head
+};
+
+// Backward of causal_attention from dy (R, D), and lse and the operands of forward: overwrites dq (R, D), dk and dv (R,
+// KvWidth).
 template <tensor_like DQ, tensor_like DK>
 void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                            detail::rows_like<DK, detail::scalar_of<DK>> const& dv, detail::rows_stored<DQ> const& dy,
-                           detail::rows_stored<DQ> const& y, tensor_like auto const& lse,
-                           detail::rows_stored<DQ> const& q, detail::rows_stored<DK> const& k,
-                           detail::rows_stored<DK> const& v, index_t positions, index_t head_size) {
+                           tensor_like auto const& lse,
+                           std::type_identity_t<attention_operands<DQ, DK>> const& forward) {
     char const* const operation = "calm::causal_attention_back";
     auto const out = detail::written_rows(dq);
     auto const dkeys = detail::written_rows(dk);
     auto const kept = detail::as_view(lse);
+    auto const& [y, q, k, v, positions, head_size] = forward;
     auto const a = detail::shape_of_attention(out.extents(), dkeys.extent(1), positions, head_size);
     detail::require_shapes_of_attention(operation, a, q.extents(), k.extents(), v.extents(), kept.size());
     detail::require_shape(operation, "dk", dkeys.extents(), k.extents());
     detail::require_shape(operation, "dv", dv.extents(), k.extents());
     detail::require_shape(operation, "dy", dy.extents(), out.extents());
     detail::require_shape(operation, "y", y.extents(), out.extents());
-    run_attention_back(ctx, a, out.data(), dkeys.data(), dv.data(), dy.data(), y.data(), kept.data(), q.data(),
-                       k.data(), v.data());
+    detail::attention_gradients<detail::scalar_of<DQ>> const rows{.dq = out.data(),
+                                                                  .dk = dkeys.data(),
+                                                                  .dv = dv.data(),
+                                                                  .dout = dy.data(),
+                                                                  .o = y.data(),
+                                                                  .lse = kept.data(),
+                                                                  .q = q.data(),
+                                                                  .k = k.data(),
+                                                                  .v = v.data()};
+    run_attention_back(ctx, a, rows);
 }
 
 // Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
-// (B, room, KvWidth) for all B cached sequences; a query sees its sequence's earlier positions and the new ones up to
+// (B, room, KvWidth) for all B cached sequences. A query sees its sequence's earlier positions and the new ones up to
 // its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in the
 // cache or exceeds `room`.
 template <tensor_like Y, tensor_like K>

@@ -3,6 +3,7 @@
 // and its gradient dy, may be bf16 while all else is float.
 
 #include <optional>
+#include <type_traits>
 
 #include "calm/tensor/detail/kernels/block/norm.hpp"
 #include "calm/tensor/detail/kernels/cpu/norm.hpp"
@@ -57,9 +58,10 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
     if (addend) detail::require_shape("calm::rms_norm_back", "addend", addend->extents(), out.extents());
     detail::require_shape("calm::rms_norm_back", "dy", slopes.extents(), out.extents());
     detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
+    detail::norm_forward<detail::computed_of<DX>> const forward{
+        .x = x.data(), .w = w.data(), .mean = nullptr, .r = r.data(), .rows = out.extent(0), .n = out.extent(1)};
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_rms_norm_back(ctx, out.data(), dw.data(), slopes.data(), x.data(), w.data(), r.data(),
-                                  out.extent(0), out.extent(1), added...);
+        detail::run_rms_norm_back(ctx, out.data(), dw.data(), slopes.data(), forward, added...);
     });
 }
 
@@ -73,28 +75,39 @@ void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const
     detail::require_shapes_of_norm("calm::layer_norm", out.extents(), x, w, r);
     detail::require_size("calm::layer_norm", "mean", mean.size(), out.extent(0));
     detail::require_size("calm::layer_norm", "b", b.size(), out.extent(1));
-    detail::run_layer_norm(ctx, out.data(), mean.data(), r.data(), x.data(), w.data(), b.data(), out.extent(0),
-                           out.extent(1), eps);
+    detail::layer_norm_input<detail::computed_of<Y>> const in{
+        .x = x.data(), .w = w.data(), .b = b.data(), .rows = out.extent(0), .n = out.extent(1), .eps = eps};
+    detail::run_layer_norm(ctx, out.data(), mean.data(), r.data(), in);
 }
+
+// What layer_norm_back reads of the forward pass. X is a matrix (R, D) of its type.
+template <tensor_like X> struct layer_norm_operands {
+    detail::rows_read<X> x;        // (R, D)
+    detail::row_read<X> w;         // (D)
+    detail::numbers_read<X> mean;  // (R)
+    detail::numbers_read<X> r;     // (R)
+};
 
 // From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
 // and db (D) accumulate.
 template <tensor_like DX, tensor_like DY>
 void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
-                     detail::row_like<DX> const& db, DY const& dy, detail::rows_read<DX> const& x,
-                     detail::row_read<DX> const& w, detail::numbers_read<DX> const& mean,
-                     detail::numbers_read<DX> const& r, std::optional<detail::rows_read<DX>> const& addend = {}) {
+                     detail::row_like<DX> const& db, DY const& dy,
+                     std::type_identity_t<layer_norm_operands<DX>> const& forward,
+                     std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
     detail::rows_stored<DY> const slopes = detail::as_view(dy);
+    auto const& [x, w, mean, r] = forward;
     detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
     if (addend) detail::require_shape("calm::layer_norm_back", "addend", addend->extents(), out.extents());
     detail::require_shape("calm::layer_norm_back", "dy", slopes.extents(), out.extents());
     detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
     detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
     detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
+    detail::norm_forward<detail::computed_of<DX>> const all{
+        .x = x.data(), .w = w.data(), .mean = mean.data(), .r = r.data(), .rows = out.extent(0), .n = out.extent(1)};
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), slopes.data(), x.data(), w.data(),
-                                    mean.data(), r.data(), out.extent(0), out.extent(1), added...);
+        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), slopes.data(), all, added...);
     });
 }
 

@@ -20,9 +20,9 @@ constexpr std::string_view name_of(rope_type type) {
     return names[static_cast<std::size_t>(type)];
 }
 
-// Scaling of the frequencies, named as in config.json. linear divides each by `factor`. llama3 (Llama 3.1) divides low
-// frequencies, keeps high ones and interpolates between: a pair that turns at most low_freq_factor times in the
-// original positions is low, at least high_freq_factor times high.
+// Scaling of the frequencies, named as in config.json. `linear` divides each by `factor`. `llama3` (Llama 3.1) divides
+// low frequencies, keeps high ones and interpolates between. A frequency is low if its pair turns at most
+// low_freq_factor times in the original positions. It is high if the pair turns at least high_freq_factor times.
 struct rotary_scaling {
     rope_type type = rope_type::unscaled;             // by which rule
     double factor = 1;                                // of linear and llama3

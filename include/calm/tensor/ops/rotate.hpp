@@ -23,10 +23,10 @@ inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, in
 
 }  // namespace detail
 
-// Rotates the halves of every head of x (R, heads * head_size) in place. Row r has position first + r % period; the
-// angle of pair i is position * angles.frequency(i, head_size), unscaled position * theta^(-2 i / head_size). direction
-// -1 rotates back, which is also the gradient. Throws errc::usage if head_size is odd or does not divide the row, or if
-// period is below 1.
+// Rotates the halves of every head of x (R, heads * head_size) in place. Row r has position first + r % period. The
+// angle of pair i is position * angles.frequency(i, head_size), unscaled position * theta^(-2 i / head_size).
+// `direction` -1 rotates back, which is also the gradient. Throws errc::usage if head_size is odd or does not divide
+// the row, or if period is below 1.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first,
             rotary_angles const& angles, double direction = 1) {

@@ -123,8 +123,8 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
 // Folders of runs and models are skipped: their .json and .jsonl files are not text, and a model would train on its own
 // samples. A file inside one is read if it is named itself.
 //
-// Throws errc::usage for a file of unknown format, errc::data if nothing is found, a named file is empty or a link
-// leads out of the folder, and errc::storage if a folder cannot be read.
+// Throws errc::usage for a file of unknown format, and errc::storage if a folder cannot be read. Throws errc::data if
+// nothing is found, a named file is empty or a link leads out of the folder.
 [[nodiscard, gnu::cold]] inline file_list files_of(std::string const& spec) {
     namespace fs = std::filesystem;
     std::error_code failure;

@@ -1,7 +1,7 @@
 #pragma once
 // Adds the gradients of micro-batches in a fixed binary tree, whichever rank computes them: g0 + g1, (g0 + g1) + g2,
-// (g0 + g1) + (g2 + g3), ... With h the largest power of two below b - a, the sum of micro-batches a .. b - 1 is the
-// sum of a .. a + h - 1 plus the sum of a + h .. b - 1.
+// (g0 + g1) + (g2 + g3), ... The sum of micro-batches a .. b - 1 has two parts: a .. a + h - 1 and a + h .. b - 1. Here
+// h is the largest power of two below b - a.
 
 #include <bit>
 #include <cstddef>

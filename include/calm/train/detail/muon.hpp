@@ -1,6 +1,6 @@
 #pragma once
 // Muon (Jordan et al. 2024): a hidden matrix moves along its orthogonalised momentum, so that all singular directions
-// are learned equally, not only the directions of large gradients (Muon in docs/mathematics.md).
+// are learned equally, not only the directions of large gradients (docs/mathematics/optimizers.md).
 
 #include <algorithm>
 #include <array>

@@ -47,27 +47,30 @@ struct step_size {
     index_t first_phase_tokens = 0;  // 0: no first phase
 };
 
-// Runs steps of micro-batches. `take(now)` takes the next micro-batch from the text, also if another rank computes it;
-// it may be empty. `micro(now, losses)` adds the gradients of ctx.micro_batch and stores its losses; a gradient_tree
-// adds up the gradients of several. The class depends on parameters but not on a model, so it is compiled once per
-// space.
+// What a model gives to its training.
+template <class Backend> struct training_work {
+    step_size size;
+    std::size_t frozen_bytes = 0;  // of parameters that are not trained
+    // Adds the gradients of ctx.micro_batch and stores its losses; a gradient_tree adds up the gradients of several.
+    std::function<void(progress&, losses_view<Backend> const&)> micro;
+    // Takes the next micro-batch from the text, also if another rank computes it. May be empty.
+    std::function<void(progress const&)> next_batch = {};
+};
+
+// Runs steps of micro-batches. The class depends on parameters but not on a model, so it is compiled once per space.
 template <class Space> class training {
 public:
     using Backend = typename Space::backend;
-    using batch_source = std::function<void(progress const&)>;
-    using micro_batch_step = std::function<void(progress&, losses_view<Backend> const&)>;
 
     // All references outlive it.
     training(context<Backend>& ctx, std::vector<any_parameter<Space>> const& parameters, training_recipe const& r,
-             training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
-             micro_batch_step const& micro, batch_source const& next_batch, data_parallel* part) :
+             training_callbacks const& callbacks, training_work<Backend> const& work, data_parallel* part) :
         ctx_(ctx),
-        recipe_(r), callbacks_(callbacks), size_(size), part_(part),
+        recipe_(r), callbacks_(callbacks), work_(work), part_(part),
         own_micro_batches_(is_distributed() ? part->micro_batches(r.accumulation) : r.accumulation),
-        weights_(bytes_of_parameters(parameters)), frozen_bytes_(frozen_bytes), micro_(micro),
-        next_batch_(next_batch), schedules_{schedule_of(r, r.steps - first_phase_steps(r)),
-                                            r.first_phase > 0 ? schedule_of(r, first_phase_steps(r))
-                                                              : schedule_of(r, r.steps)},
+        weights_(bytes_of_parameters(parameters)), schedules_{schedule_of(r, r.steps - first_phase_steps(r)),
+                                                              r.first_phase > 0 ? schedule_of(r, first_phase_steps(r))
+                                                                                : schedule_of(r, r.steps)},
         optimizer_(parameters, r.optimizer, part), tree_(parameters, own_micro_batches_),
         logs_at_once_(host_memory<Backend> || r.skip_nonfinite > 0),
         losses_(extents<dyn>((logs_at_once_ ? 1 : r.log_every) * r.accumulation)) {
@@ -85,7 +88,7 @@ public:
         if (callbacks_.start) callbacks_.start(planned);
         resume();
         // From here on all ranks act alike, if they begin alike.
-        if (is_distributed()) part_->begin_run(ctx_.seed, state_, recipe_, size_.tokens);
+        if (is_distributed()) part_->begin_run(ctx_.seed, state_, recipe_, work_.size.tokens);
         sync_clock();
         earlier_seconds_ = state_.seconds;
         throughput speed(is_distributed() ? std::function<double()>([this] { return clock_; }) : steady_seconds);
@@ -138,12 +141,12 @@ private:
     // Tokens of all steps done.
     [[nodiscard]] index_t tokens() const {
         index_t const first = in_first_phase() ? state_.step : state_.first_phase_steps;
-        return first * size_.first_phase_tokens + (state_.step - first) * size_.tokens;
+        return first * work_.size.first_phase_tokens + (state_.step - first) * work_.size.tokens;
     }
     [[nodiscard]] memory_plan plan() {
         bool const gathers =
             is_distributed() && rank() == 0 && host_memory<Backend>;  // the state of all ranks, to save it
-        return {{{"parameters", weights_ + frozen_bytes_ + copies_.bytes()},
+        return {{{"parameters", weights_ + work_.frozen_bytes + copies_.bytes()},
                  {"gradients", weights_ * (1 + static_cast<std::size_t>(tree_.max_pending(own_micro_batches_))) +
                                    (is_distributed() ? part_->buffer_bytes() : 0)},
                  {"optimizer state",
@@ -186,16 +189,16 @@ private:
         index_t const first = ctx_.is_dry_run() ? 0 : rank() * own_micro_batches_;
         std::optional copies(copies_.use(ctx_, recipe_.rounding));
         for (ctx_.micro_batch = 0; ctx_.micro_batch < micro_batches; ++ctx_.micro_batch) {
-            if (next_batch_ && !ctx_.is_dry_run()) next_batch_(now);
+            if (work_.next_batch && !ctx_.is_dry_run()) work_.next_batch(now);
             index_t const number = ctx_.micro_batch - first;
             if (number < 0 || number >= own_micro_batches_) continue;
             add_gradients(number, first_phase, [&] {
                 auto* const loss = losses + ctx_.micro_batch;
                 if constexpr (device_memory<Backend>) {
-                    micro_(now, {newest_.data(), extents<1>()});
+                    work_.micro(now, {newest_.data(), extents<1>()});
                     for_each(ctx_, 1, keep_losses{loss, newest_.data()});
                 } else {
-                    micro_(now, {loss, extents<1>()});
+                    work_.micro(now, {loss, extents<1>()});
                 }
             });
         }
@@ -288,7 +291,7 @@ private:
     void report_steps(throughput& speed, std::optional<error> const& skip_reason) {
         std::size_t const finite = logs_at_once_ ? pending_.size() : copy_outcomes_to_host();
         index_t tokens = 0;
-        for (auto const& now : pending_) tokens += now.first_phase ? size_.first_phase_tokens : size_.tokens;
+        for (auto const& now : pending_) tokens += now.first_phase ? work_.size.first_phase_tokens : work_.size.tokens;
         speed.add(tokens, std::ssize(pending_));
         for (std::size_t i = 0; i < finite; ++i) {
             auto& now = pending_[i];
@@ -328,7 +331,7 @@ private:
         constexpr auto forever = std::numeric_limits<double>::infinity();
         constexpr auto any = std::numeric_limits<index_t>::max();
         now.tokens_per_second = speed.tokens_per_second();
-        now.share_of_peak = share_of_peak(size_.flops / (is_distributed() ? part_->count() : 1),
+        now.share_of_peak = share_of_peak(work_.size.flops / (is_distributed() ? part_->count() : 1),
                                           speed.seconds_per_step(), recipe_.machine_peak);
         now.seconds = earlier_seconds_ + speed.elapsed();
         now.seconds_left = speed.seconds_left(recipe_.steps > 0 ? recipe_.steps - now.step - 1 : any,
@@ -367,13 +370,10 @@ private:
     context<Backend>& ctx_;
     training_recipe const& recipe_;
     training_callbacks const& callbacks_;
-    step_size size_;
-    data_parallel* part_;        // null for one rank
-    index_t own_micro_batches_;  // per step
-    std::size_t weights_;        // bytes
-    std::size_t frozen_bytes_;
-    micro_batch_step const& micro_;
-    batch_source const& next_batch_;
+    training_work<Backend> const& work_;
+    data_parallel* part_;                // null for one rank
+    index_t own_micro_batches_;          // per step
+    std::size_t weights_;                // bytes
     std::array<schedule, 2> schedules_;  // of the only or second phase, then of the first
     adamw<Space> optimizer_;
     gradient_tree<Space> tree_;
@@ -395,13 +395,12 @@ private:
 // A whole run, on one rank or several.
 template <class Space, class Ranks = std::nullptr_t>
 void train(context<typename Space::backend>& ctx, std::vector<any_parameter<Space>> const& parameters,
-           training_recipe const& r, training_callbacks const& callbacks, step_size size, std::size_t frozen_bytes,
-           typename training<Space>::micro_batch_step const& micro,
-           typename training<Space>::batch_source const& next_batch = {}, Ranks ranks = nullptr) {
+           training_recipe const& r, training_callbacks const& callbacks,
+           training_work<typename Space::backend> const& work, Ranks ranks = nullptr) {
     // Every rank that has part of a matrix runs Muon on all of it, and a single bucket splits the fewest matrices.
     auto const when = r.optimizer.muon > 0 ? gradient_exchange::after_backward : gradient_exchange::during_backward;
     auto const part = part_of(ctx, parameters, when, ranks);
-    training<Space>(ctx, parameters, r, callbacks, size, frozen_bytes, micro, next_batch, part.get()).run();
+    training<Space>(ctx, parameters, r, callbacks, work, part.get()).run();
 }
 
 }  // namespace calm::detail

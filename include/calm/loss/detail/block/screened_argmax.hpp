@@ -2,9 +2,9 @@
 // Argmax over the vocabulary for many rows on a device: tensor cores compute the logits in bf16, and fp32 decides among
 // the tokens that rounding leaves possible. Sizes: R rows x (R, D), a table E (V, D).
 //
-// With u = 2^-8, rounding x and E to bf16 changes a logit by at most (2 u + u^2) |x| |e| (Cauchy and Schwarz), and sums
-// of D terms in fp32 by D 2^-24 |x| |e| each. A token can be the argmax only if its upper bound reaches the largest
-// lower bound.
+// Rounding x and E to bf16 changes a logit by at most (2 u + u^2) |x| |e| with u = 2^-8 (Cauchy and Schwarz). A sum of
+// D terms in fp32 changes it by at most D 2^-24 |x| |e|. A token can be the argmax only if its upper bound reaches the
+// largest lower bound.
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 #pragma once
-// The network of the flow and diffusion heads (AdaLN network in docs/mathematics.md). It maps latents at steps of a
-// path of 1000, conditioned on step and hidden state through the shift, scale and gate of every block (Peebles and Xie
-// 2023). Sizes: R positions, N samples per position, C condition rows; each serves R N / C consecutive samples.
+// The network of the flow and diffusion heads (AdaLN network in docs/mathematics/heads.md). It maps latents at steps of
+// a path of 1000, conditioned on step and hidden state through the shift, scale and gate of every block (Peebles and
+// Xie 2023). Sizes: R positions, N samples per position, C condition rows; each serves R N / C consecutive samples.
 
 #include <array>
 #include <cmath>

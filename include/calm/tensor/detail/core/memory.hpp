@@ -42,6 +42,17 @@ template <class Backend> struct memory_of {
     [[gnu::noinline]] static void clear(void* p, std::size_t bytes) {
         if (bytes > 0) std::memset(p, 0, bytes);
     }
+    // As clear, of private memory, without touching whole pages: the system gives zeros when they are first used.
+    static void clear_untouched(void* p, std::size_t bytes) {
+        constexpr std::uintptr_t page = 4096;
+        auto const address = reinterpret_cast<std::uintptr_t>(p);
+        auto const begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
+        auto* const first = static_cast<std::byte*>(p);
+        if (begin >= end || ::madvise(first + (begin - address), end - begin, MADV_DONTNEED) != 0)
+            return clear(p, bytes);
+        clear(first, begin - address);
+        clear(first + (end - address), address + bytes - end);
+    }
     // Copies host memory: dst = src.
     static void put(void* dst, void const* src, std::size_t bytes) {
         if (bytes > 0) std::memcpy(dst, src, bytes);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "calm/base/bf16.hpp"
 #include "calm/tensor/core/extents.hpp"
 #include "calm/tensor/ops/rotary_angles.hpp"
 
@@ -55,6 +56,20 @@ struct attention_shape {
     template <class T> [[nodiscard]] CALM_HD T scale() const {
         return T{1} / static_cast<T>(std::sqrt(static_cast<double>(head_size)));
     }
+};
+
+// What attention's backward reads and writes: rows of T, in the layout of attention_shape, and lse, which is never
+// bf16. dq, dk and dv are overwritten.
+template <class T> struct attention_gradients {
+    T* dq;
+    T* dk;
+    T* dv;
+    T const* dout;
+    T const* o;
+    computed_in<T> const* lse;
+    T const* q;
+    T const* k;
+    T const* v;
 };
 
 // Rotary embedding (Su et al. 2021) of rows of heads: row r of x (rows, width) is at position first + r % period.

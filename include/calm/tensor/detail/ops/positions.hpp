@@ -4,8 +4,9 @@
 #include "calm/tensor/core/copy.hpp"
 #include "calm/tensor/detail/core/for_each.hpp"
 #include "calm/tensor/detail/core/tensor_like.hpp"
+#include "calm/tensor/detail/kernels/block/rows.hpp"
+#include "calm/tensor/detail/kernels/cpu/rows.hpp"
 #include "calm/tensor/detail/ops/attention_shape.hpp"
-#include "calm/tensor/ops/rows.hpp"
 
 namespace calm {
 

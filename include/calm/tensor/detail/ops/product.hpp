@@ -4,6 +4,7 @@
 #include "calm/base/bf16.hpp"
 #include "calm/base/host_device.hpp"
 #include "calm/tensor/core/extents.hpp"
+#include "calm/tensor/detail/ops/int8_blocks.hpp"
 
 namespace calm::detail {
 
@@ -18,7 +19,7 @@ template <class T, class W = T, class V = T> struct product {
     V const* a;
     index_t lda;
     bool a_transposed;
-    W const* b;
+    factor_pointer<W> b;
     index_t ldb;
     bool b_transposed;
     bool accumulates;

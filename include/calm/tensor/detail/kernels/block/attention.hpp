@@ -366,24 +366,22 @@ template <block_backend Backend, class T>
 void run_cached_attention(context<Backend>& ctx, attention_shape const& a,
                           mirrored_span<cached_sequence, Backend> const& sequences, T* o, T* lse, T const* q,
                           T const* k, T const* v) {
-    if (is_next_position<T>(a))
-        return run_next_attention(ctx, a, sequences.there, a.kv_sequence / a.kv_row, o, lse, q, k, v);
+    if (is_next_position<T>(a)) return run_next_attention(ctx, a, sequences.there, o, lse, q, k, v);
     index_t const tiles = blocks_for(a.queries, attention_tile_of<T>::queries);
     launch(ctx, a.sequences * a.heads * tiles, attention_kernel<T>{a, o, lse, q, k, v, sequences.there});
 }
 
 template <block_backend Backend, class T>
-void run_attention_back(context<Backend>& ctx, attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o,
-                        T const* lse, T const* q, T const* k, T const* v) {
+void run_attention_back(context<Backend>& ctx, attention_shape const& a, attention_gradients<T> const& of) {
     using tile = attention_tile_of<T>;
     index_t const heads = a.sequences * a.heads;
     arena_scope const scope(ctx.workspace);
     auto const delta = ctx.workspace.template take<T>(extents<dyn>(heads * a.queries));
     launch(ctx, blocks_for(heads * a.queries, attention_delta_kernel<T>::threads),
-           attention_delta_kernel<T>{a, delta.data(), dout, o});
-    attention_slopes<T> const from{a, dout, lse, delta.data(), q, k, v};
-    launch(ctx, heads * blocks_for(a.queries, tile::queries), attention_query_kernel<T>{from, dq});
-    launch(ctx, a.sequences * a.kv_heads * blocks_for(a.keys, tile::keys), attention_key_kernel<T>{from, dk, dv});
+           attention_delta_kernel<T>{a, delta.data(), of.dout, of.o});
+    attention_slopes<T> const from{a, of.dout, of.lse, delta.data(), of.q, of.k, of.v};
+    launch(ctx, heads * blocks_for(a.queries, tile::queries), attention_query_kernel<T>{from, of.dq});
+    launch(ctx, a.sequences * a.kv_heads * blocks_for(a.keys, tile::keys), attention_key_kernel<T>{from, of.dk, of.dv});
 }
 
 }  // namespace calm::detail

@@ -141,12 +141,13 @@ template <class T> bool is_next_position(attention_shape const& a) {
     return a.queries == 1 && a.head_size % run == 0 && a.head_size <= attend_to_piece_kernel<T>::most_of_head;
 }
 
-// Attention of one query row per sequence against a cache with `room` positions.
+// Attention of one query row per sequence against a cache.
 template <block_backend Backend, class T>
-void run_next_attention(context<Backend>& ctx, attention_shape const& a, cached_sequence const* sequences, index_t room,
-                        T* o, T* lse, T const* q, T const* k, T const* v) {
+void run_next_attention(context<Backend>& ctx, attention_shape const& a, cached_sequence const* sequences, T* o, T* lse,
+                        T const* q, T const* k, T const* v) {
     arena_scope const scope(ctx.workspace);
     index_t const heads = a.sequences * a.heads;
+    index_t const room = a.kv_sequence / a.kv_row;  // positions
     index_t const count = blocks_for(room, attention_pieces<T>::keys);
     auto const memory = ctx.workspace.template take<T>(extents<dyn>(heads * count * (a.head_size + 2)));
     attention_pieces<T> const pieces{memory.data(), count, a.head_size};

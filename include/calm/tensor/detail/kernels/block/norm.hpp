@@ -6,6 +6,7 @@
 
 #include "calm/tensor/detail/kernels/block/by_rows.hpp"
 #include "calm/tensor/detail/kernels/block/rows.hpp"
+#include "calm/tensor/detail/ops/norm_operands.hpp"
 #include "calm/tensor/expr/ops.hpp"
 
 namespace calm::detail {
@@ -243,20 +244,20 @@ void run_norm_gradients(context<Backend>& ctx, norm_gradient<T, Centred, DY> con
 }
 
 template <block_backend Backend, class T, class DY>
-void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, DY const* dy, T const* x, T const* w, T const* r,
-                       index_t rows, index_t n, T const* addend = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, false, DY>{dx, dy, x, w, nullptr, r, n, addend}, dw,
-                       static_cast<T*>(nullptr), rows);
+void run_rms_norm_back(context<Backend>& ctx, T* dx, T* dw, DY const* dy, norm_forward<T> const& all,
+                       T const* addend = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, false, DY>{dx, dy, all.x, all.w, nullptr, all.r, all.n, addend}, dw,
+                       static_cast<T*>(nullptr), all.rows);
 }
 template <block_backend Backend, class Y, class T>
-void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows,
-                    index_t n, double eps) {
-    launch(ctx, rows, layer_norm_kernel<T, Y>{y, mean, r, x, w, b, n, eps});
+void run_layer_norm(context<Backend>& ctx, Y* y, T* mean, T* r, layer_norm_input<T> const& in) {
+    launch(ctx, in.rows, layer_norm_kernel<T, Y>{y, mean, r, in.x, in.w, in.b, in.n, in.eps});
 }
 template <block_backend Backend, class T, class DY>
-void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, DY const* dy, T const* x, T const* w,
-                         T const* mean, T const* r, index_t rows, index_t n, T const* addend = nullptr) {
-    run_norm_gradients(ctx, norm_gradient<T, true, DY>{dx, dy, x, w, mean, r, n, addend}, dw, db, rows);
+void run_layer_norm_back(context<Backend>& ctx, T* dx, T* dw, T* db, DY const* dy, norm_forward<T> const& all,
+                         T const* addend = nullptr) {
+    run_norm_gradients(ctx, norm_gradient<T, true, DY>{dx, dy, all.x, all.w, all.mean, all.r, all.n, addend}, dw, db,
+                       all.rows);
 }
 
 }  // namespace calm::detail

@@ -3,7 +3,7 @@
 // ctx.workspace, and their outputs are converted back.
 
 #include "calm/tensor/detail/device/attention_graph.hpp"
-#include "calm/tensor/detail/kernels/block/rows.hpp"
+#include "calm/tensor/detail/kernels/block/converted_attention.hpp"
 
 namespace calm::detail {
 
@@ -24,25 +24,24 @@ void attend_in_bf16(context<Backend>&, attention_shape const&, bf16* o, float* l
 
 // dq, dk and dv from dout and forward's inputs and outputs. Calls compute(memory), which runs the backward graph.
 template <device_memory Backend, class Compute>
-void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, bf16* dq, bf16* dk, bf16* dv,
-                         bf16 const* dout, bf16 const* o, float const* lse, bf16 const* q, bf16 const* k, bf16 const* v,
+void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, attention_gradients<bf16> const& of,
                          Compute const& compute) {
     using part = attention_part;
     arena_scope const scope(ctx.workspace);
     index_t const rows = a.sequences * a.queries;
     auto const take = [&]<class T>(T*, index_t n) { return ctx.workspace.template take<T>(extents<dyn>(n)).data(); };
     attention_memory memory;
-    memory[part::q] = const_cast<bf16*>(q);
-    memory[part::k] = const_cast<bf16*>(k);
-    memory[part::v] = const_cast<bf16*>(v);
-    memory[part::o] = const_cast<bf16*>(o);
-    memory[part::dout] = const_cast<bf16*>(dout);
-    memory[part::lse] = const_cast<float*>(lse);
-    memory[part::dq] = dq;
-    memory[part::dk] = dk;
-    memory[part::dv] = dv;
+    memory[part::q] = const_cast<bf16*>(of.q);
+    memory[part::k] = const_cast<bf16*>(of.k);
+    memory[part::v] = const_cast<bf16*>(of.v);
+    memory[part::o] = const_cast<bf16*>(of.o);
+    memory[part::dout] = const_cast<bf16*>(of.dout);
+    memory[part::lse] = const_cast<float*>(of.lse);
+    memory[part::dq] = of.dq;
+    memory[part::dk] = of.dk;
+    memory[part::dv] = of.dv;
     if (a.group() > 1)
-        for (auto const each : {part::wide_dk, part::wide_dv}) memory[each] = take(dk, rows * a.q_row);
+        for (auto const each : {part::wide_dk, part::wide_dv}) memory[each] = take(of.dk, rows * a.q_row);
     memory[part::delta] = take(static_cast<float*>(nullptr), rows * a.heads);
     compute(memory);
 }
@@ -58,19 +57,10 @@ void attend_in_bf16(context<Backend>& ctx, attention_shape const& a, float* o, f
     rows.put(o, out, a.q_row);
 }
 template <device_memory Backend, class Compute>
-void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
-                         float const* dout, float const* o, float const* lse, float const* q, float const* k,
-                         float const* v, Compute const& compute) {
-    arena_scope const scope(ctx.workspace);
-    converted_rows<bf16, Backend> rows(ctx, a.sequences * a.queries);
-    bf16* const of_q = rows.room(a.q_row);
-    bf16* const of_k = rows.room(a.kv_row);
-    bf16* const of_v = rows.room(a.kv_row);
-    attend_back_in_bf16(ctx, a, of_q, of_k, of_v, rows.of(dout, a.q_row), rows.of(o, a.q_row), lse, rows.of(q, a.q_row),
-                        rows.of(k, a.kv_row), rows.of(v, a.kv_row), compute);
-    rows.put(dq, of_q, a.q_row);
-    rows.put(dk, of_k, a.kv_row);
-    rows.put(dv, of_v, a.kv_row);
+void attend_back_in_bf16(context<Backend>& ctx, attention_shape const& a, attention_gradients<float> const& of,
+                         Compute const& compute) {
+    attend_back_converted<bf16>(
+        ctx, a, of, [&](attention_gradients<bf16> const& rounded) { attend_back_in_bf16(ctx, a, rounded, compute); });
 }
 
 }  // namespace calm::detail

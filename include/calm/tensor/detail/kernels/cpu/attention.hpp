@@ -8,9 +8,10 @@
 #include <limits>
 #include <span>
 
+#include "calm/tensor/core/copy.hpp"
 #include "calm/tensor/detail/kernels/cpu/matmul.hpp"
+#include "calm/tensor/detail/kernels/cpu/rows.hpp"
 #include "calm/tensor/detail/ops/attention_shape.hpp"
-#include "calm/tensor/ops/rows.hpp"
 
 namespace calm::detail {
 
@@ -74,10 +75,8 @@ template <class T> void attention_head(attention_shape const& a, T* o, T* lse, T
     }
 }
 
-// dq is overwritten; dk and dv accumulate (several query heads may share them).
-template <class T>
-void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o, T const* lse,
-                         T const* q, T const* k, T const* v) {
+// One head of one sequence. dq is overwritten; dk and dv accumulate (several query heads may share them).
+template <class T> void attention_head_back(attention_shape const& a, attention_gradients<T> const& of) {
     constexpr index_t tile = attention_tile;
     constexpr auto area = static_cast<std::size_t>(tile * tile);
     T weights[area];
@@ -87,33 +86,33 @@ void attention_head_back(attention_shape const& a, T* dq, T* dk, T* dv, T const*
         index_t const tq = std::min(tile, a.queries - q0);
         T delta[tile];
         for (index_t i = 0; i < tq; ++i) {
-            delta[i] = dot(dout + (q0 + i) * a.q_row, o + (q0 + i) * a.q_row, a.head_size);
-            std::fill_n(dq + (q0 + i) * a.q_row, a.head_size, T{});
+            delta[i] = dot(of.dout + (q0 + i) * a.q_row, of.o + (q0 + i) * a.q_row, a.head_size);
+            std::fill_n(of.dq + (q0 + i) * a.q_row, a.head_size, T{});
         }
         index_t const end = std::min(a.keys, a.keys - a.queries + q0 + tq);
         for (index_t k0 = 0; k0 < end; k0 += tile) {
             index_t const tk = std::min(tile, end - k0);
-            attention_scores(a, weights, q, k, q0, tq, k0, tk);
-            serial_gemm(product<T>{tq, tk, a.head_size, slopes, tile, dout + q0 * a.q_row, a.q_row, false,
-                                   v + k0 * a.kv_row, a.kv_row, true, false});
+            attention_scores(a, weights, of.q, of.k, q0, tq, k0, tk);
+            serial_gemm(product<T>{tq, tk, a.head_size, slopes, tile, of.dout + q0 * a.q_row, a.q_row, false,
+                                   of.v + k0 * a.kv_row, a.kv_row, true, false});
             for (index_t i = 0; i < tq; ++i) {
                 T* const w = weights + i * tile;
                 T* const s = slopes + i * tile;
-                for_pieces<T>(0, tk, [&]<class V>(index_t j) {
-                    store(w + j, math::exp(load<V>(w + j) - splat<V>(lse[q0 + i])));
-                });
+                T const lse = of.lse[q0 + i];
+                for_pieces<T>(0, tk,
+                              [&]<class V>(index_t j) { store(w + j, math::exp(load<V>(w + j) - splat<V>(lse))); });
                 // With all keys in one tile, this sum cancels exactly when one key has all the weight.
                 if (end <= tile) delta[i] = dot(w, s, tk);
                 for_pieces<T>(0, tk, [&]<class V>(index_t j) {
                     store(s + j, load<V>(w + j) * (load<V>(s + j) - splat<V>(delta[i])) * splat<V>(scale));
                 });
             }
-            serial_gemm(product<T>{tk, a.head_size, tq, dv + k0 * a.kv_row, a.kv_row, weights, tile, true,
-                                   dout + q0 * a.q_row, a.q_row, false, true});
-            serial_gemm(product<T>{tq, a.head_size, tk, dq + q0 * a.q_row, a.q_row, slopes, tile, false,
-                                   k + k0 * a.kv_row, a.kv_row, false, true});
-            serial_gemm(product<T>{tk, a.head_size, tq, dk + k0 * a.kv_row, a.kv_row, slopes, tile, true,
-                                   q + q0 * a.q_row, a.q_row, false, true});
+            serial_gemm(product<T>{tk, a.head_size, tq, of.dv + k0 * a.kv_row, a.kv_row, weights, tile, true,
+                                   of.dout + q0 * a.q_row, a.q_row, false, true});
+            serial_gemm(product<T>{tq, a.head_size, tk, of.dq + q0 * a.q_row, a.q_row, slopes, tile, false,
+                                   of.k + k0 * a.kv_row, a.kv_row, false, true});
+            serial_gemm(product<T>{tk, a.head_size, tq, of.dk + k0 * a.kv_row, a.kv_row, slopes, tile, true,
+                                   of.q + q0 * a.q_row, a.q_row, false, true});
         }
     }
 }
@@ -144,21 +143,26 @@ void run_cached_attention(context<cpu>& ctx, attention_shape const& a,
     });
 }
 
-// dq, dk and dv are overwritten.
 template <class T>
-void run_attention_back(context<cpu>& ctx, attention_shape const& a, T* dq, T* dk, T* dv, T const* dout, T const* o,
-                        T const* lse, T const* q, T const* k, T const* v) {
+void run_attention_back(context<cpu>& ctx, attention_shape const& a, attention_gradients<T> const& all) {
     ctx.parallel(a.sequences * a.kv_heads, [&](index_t task) {
         index_t const b = task / a.kv_heads;
         index_t const kv = a.kv_start(b, task % a.kv_heads);
         for (index_t p = 0; p < a.keys; ++p) {
-            std::fill_n(dk + kv + p * a.kv_row, a.head_size, T{});
-            std::fill_n(dv + kv + p * a.kv_row, a.head_size, T{});
+            std::fill_n(all.dk + kv + p * a.kv_row, a.head_size, T{});
+            std::fill_n(all.dv + kv + p * a.kv_row, a.head_size, T{});
         }
         for (index_t h = task % a.kv_heads * a.group(); h < (task % a.kv_heads + 1) * a.group(); ++h) {
             index_t const at = a.q_start(b, h);
-            attention_head_back(a, dq + at, dk + kv, dv + kv, dout + at, o + at, lse + (b * a.heads + h) * a.queries,
-                                q + at, k + kv, v + kv);
+            attention_head_back<T>(a, {.dq = all.dq + at,
+                                       .dk = all.dk + kv,
+                                       .dv = all.dv + kv,
+                                       .dout = all.dout + at,
+                                       .o = all.o + at,
+                                       .lse = all.lse + (b * a.heads + h) * a.queries,
+                                       .q = all.q + at,
+                                       .k = all.k + kv,
+                                       .v = all.v + kv});
         }
     });
 }

@@ -20,8 +20,6 @@
 
 namespace calm::detail {
 
-// Written out for nvcc, as in packet.hpp.
-using native_integers = std::int32_t __attribute__((vector_size(native_bytes)));
 inline constexpr index_t panel_rows = native_bytes / 4;
 
 // As many bytes as a register has 32-bit lanes.

@@ -220,6 +220,8 @@ private:
 template <class T, class W> void gemm(context<cpu>& ctx, product<T, W> const& p) {
     static_assert(has_packets<T>, "calm::matmul: products of this type are Eigen's: include calm/eigen.hpp");
     if (p.m == 0 || p.n == 0) return;
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<W, float>)
+        if (auto const* const held = in_int8(ctx, p.b)) return ctx.multiply_int8(ctx, p, *held);
     if (ctx.independent_rows && can_be_skinny(p))
         return ctx.parallel_ranges(p.n, skinny_slice(p),
                                    [&](index_t begin, index_t end) { skinny_product(slice_columns(p, begin, end)); });

@@ -3,8 +3,9 @@
 // for LayerNorm, because its mean goes through memory. No tree computes dx and the sums over rows in one pass: backward
 // takes 1.6 times as long for RMSNorm, 4 for LayerNorm (bench/norms).
 
+#include "calm/tensor/detail/kernels/cpu/rows.hpp"
+#include "calm/tensor/detail/ops/norm_operands.hpp"
 #include "calm/tensor/expr/ops.hpp"
-#include "calm/tensor/ops/rows.hpp"
 
 namespace calm::detail {
 
@@ -39,9 +40,12 @@ void layer_norm_row(T* y, T& mean_of_row, T& r_of_row, T const* x, T const* w, T
     r_of_row = r;
 }
 
-// Writes dx, and adds the gradients of gain and bias to dw and db.
-template <class T>
-void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T mean, T r, index_t n) {
+// Writes dx (n) of a row, and adds the gradients of gain and bias to dw and db.
+template <class T> void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, norm_forward<T> const& all, index_t row) {
+    index_t const n = all.n;
+    T const* const x = all.x + row * n;
+    T const* const w = all.w;
+    T const mean = all.mean[row], r = all.r[row];
     auto const normal = [&]<class V>(index_t i) -> V { return (load<V>(x + i) - splat<V>(mean)) * splat<V>(r); };
     T const s = sum_packets<T>(n, [&]<class V>(index_t i) -> V { return load<V>(dy + i) * load<V>(w + i); });
     T const t = sum_packets<T>(n, [&]<class V>(index_t i) -> V {
@@ -58,29 +62,27 @@ void layer_norm_row_back(T* dx, T* dw, T* db, T const* dy, T const* x, T const* 
     });
 }
 
-template <class T>
-void run_rms_norm_back(context<cpu>& ctx, T* dx, T* dw, T const* dy, T const* x, T const* w, T const* r, index_t rows,
-                       index_t n) {
-    reduce_rows(ctx, rows, n, dw, [&](index_t i, T* dw_of_chunk) {
-        rms_norm_row_back(dx + i * n, dw_of_chunk, dy + i * n, x + i * n, w, r[i], n);
+template <class T> void run_rms_norm_back(context<cpu>& ctx, T* dx, T* dw, T const* dy, norm_forward<T> const& all) {
+    index_t const n = all.n;
+    reduce_rows(ctx, all.rows, n, dw, [&](index_t i, T* dw_of_chunk) {
+        rms_norm_row_back(dx + i * n, dw_of_chunk, dy + i * n, all.x + i * n, all.w, all.r[i], n);
+    });
+}
+template <class T> void run_layer_norm(context<cpu>& ctx, T* y, T* mean, T* r, layer_norm_input<T> const& in) {
+    index_t const n = in.n;
+    ctx.parallel_ranges(in.rows, row_chunk, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i)
+            layer_norm_row(y + i * n, mean[i], r[i], in.x + i * n, in.w, in.b, n, in.eps);
     });
 }
 template <class T>
-void run_layer_norm(context<cpu>& ctx, T* y, T* mean, T* r, T const* x, T const* w, T const* b, index_t rows, index_t n,
-                    double eps) {
-    ctx.parallel_ranges(rows, row_chunk, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) layer_norm_row(y + i * n, mean[i], r[i], x + i * n, w, b, n, eps);
-    });
-}
-template <class T>
-void run_layer_norm_back(context<cpu>& ctx, T* dx, T* dw, T* db, T const* dy, T const* x, T const* w, T const* mean,
-                         T const* r, index_t rows, index_t n) {
+void run_layer_norm_back(context<cpu>& ctx, T* dx, T* dw, T* db, T const* dy, norm_forward<T> const& all) {
+    index_t const n = all.n;
     arena_scope const scope(ctx.workspace);
     auto const both = ctx.workspace.template take<T>(extents<dyn>(2 * n));  // dw, db
     run_fill(ctx, both.data(), 2 * n, T{});
-    reduce_rows(ctx, rows, 2 * n, both.data(), [&](index_t i, T* d) {
-        layer_norm_row_back(dx + i * n, d, d + n, dy + i * n, x + i * n, w, mean[i], r[i], n);
-    });
+    reduce_rows(ctx, all.rows, 2 * n, both.data(),
+                [&](index_t i, T* d) { layer_norm_row_back(dx + i * n, d, d + n, dy + i * n, all, i); });
     if (ctx.is_dry_run()) return;
     add_into(dw, both.data(), n);
     add_into(db, both.data() + n, n);

@@ -1,6 +1,6 @@
 #pragma once
-// Factors of a product as tiles read them: consecutive panels (depth, width), with zeros past the last column. Values
-// stored as W are packed as T.
+// Factors of a product as tiles read them: consecutive panels (depth, width), with zeros past the last column. They are
+// packed as T from what P points to, a pointer or int8_pointer.
 
 #include <algorithm>
 #include <cstring>
@@ -15,17 +15,17 @@ namespace calm::detail {
 
 // Packs rows begin .. end of x (depth, columns) into panels of Width columns that are `panel` elements apart. Each row
 // is read from end to end, as it may come from main memory.
-template <int Width, class T, class W>
-void pack_columns(T* panels, index_t panel, W const* x, index_t stride, index_t columns, index_t begin, index_t end) {
+template <int Width, class T, class P>
+void pack_columns(T* panels, index_t panel, P x, index_t stride, index_t columns, index_t begin, index_t end) {
     index_t const whole = columns / Width;
     for (index_t l = begin; l < end; ++l) {
-        W const* const row = x + l * stride;
+        P const row = x + l * stride;
         T* const out = panels + l * Width;
         for (index_t q = 0; q < whole; ++q)
-            if constexpr (std::is_same_v<T, W>)
+            if constexpr (std::is_convertible_v<P, T const*>)
                 std::memcpy(out + q * panel, row + q * Width, Width * sizeof(T));
             else
-                std::copy_n(row + q * Width, Width, out + q * panel);
+                for (index_t j = 0; j < Width; ++j) out[q * panel + j] = row[q * Width + j];
         if (index_t const rest = columns - whole * Width; rest > 0) {
             T* const last = out + whole * panel;
             for (index_t j = 0; j < Width; ++j) last[j] = j < rest ? row[whole * Width + j] : T{};
@@ -61,8 +61,8 @@ template <class V, std::size_t width> [[gnu::always_inline]] inline void turn(V 
 }
 
 // Transposes such a square in memory: out[j out_stride + i] = x[i stride + j].
-template <class T, class W>
-[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, W const* x, index_t stride) {
+template <class T, class P>
+[[gnu::always_inline]] inline void turn_square(T* out, index_t out_stride, P x, index_t stride) {
     using V = typename vectors_of<T>::native;
     constexpr int width = sizeof(V) / sizeof(T);
     V v[width];
@@ -73,8 +73,7 @@ template <class T, class W>
 }
 
 // Packs one panel of at most Width columns of x (columns, depth).
-template <int Width, class T, class W>
-void pack_turned(T* panel, W const* x, index_t stride, index_t columns, index_t depth) {
+template <int Width, class T, class P> void pack_turned(T* panel, P x, index_t stride, index_t columns, index_t depth) {
     constexpr index_t square = sizeof(typename vectors_of<T>::native) / sizeof(T);
     for (index_t j = 0; j < Width; j += square) {
         index_t l = 0;

@@ -32,7 +32,7 @@ template <int Rows, int Ahead, class T, class W>
     constexpr int streams = std::min(columns, streams_of_b);
     constexpr auto packet_of = [](int q) { return tile_sums == 16 ? packet_of_sum(q) : q; };
     T const* a[Rows];
-    W const* b[columns];
+    factor_pointer<W> b[columns];
     unrolled<Rows>([&](auto r) __attribute__((always_inline)) { a[r] = p.a + (i + r) * p.lda; });
     unrolled<columns>([&](auto c)
                           __attribute__((always_inline)) { b[c] = p.b + std::min<index_t>(j + c, p.n - 1) * p.ldb; });
@@ -40,20 +40,24 @@ template <int Rows, int Ahead, class T, class W>
     V v[tile_sums];
     unrolled<tile_sums>([&](auto q) __attribute__((always_inline)) { v[q] = V{}; });
     unrolled<columns / streams>([&](auto group) __attribute__((always_inline)) {
-        auto const add = [&](index_t l, index_t count) __attribute__((always_inline)) {
+        auto const add = [&](index_t l, index_t count, bool fetches) __attribute__((always_inline)) {
             V x[Rows]{};
             unrolled<Rows>([&](auto r) __attribute__((always_inline)) { x[r] = widened<V>(a[r] + l, count); });
             unrolled<streams>([&](auto stream) __attribute__((always_inline)) {
                 constexpr int c = group * streams + stream;
-                if constexpr (Ahead > 0) __builtin_prefetch(b[c] + l + ahead);
+                if constexpr (Ahead > 0)
+                    if (fetches) prefetch(b[c] + (l + ahead));
                 V const y = widened<V>(b[c] + l, count);
                 unrolled<Rows>([&](auto r)
                                    __attribute__((always_inline)) { v[packet_of(r * columns + c)] += x[r] * y; });
             });
         };
         index_t l = 0;
-        for (; l + width <= p.k; l += width) add(l, width);
-        if (l < p.k) add(l, p.k - l);
+        if constexpr (sizeof(W) == 1)  // four steps read a cache line, or less of one
+            for (; l + 4 * width <= p.k; l += 4 * width)
+                unrolled<4>([&](auto step) __attribute__((always_inline)) { add(l + step * width, width, step == 0); });
+        for (; l + width <= p.k; l += width) add(l, width, true);
+        if (l < p.k) add(l, p.k - l, true);
     });
     T s[tile_sums];
     if constexpr (tile_sums == 16)
@@ -91,14 +95,14 @@ inline constexpr int most_rows_at_once = tile_sums == 16 ? 4 : 2;
 
 // The first Rows rows of C, columns begin .. end; they bring B into the cache for all rows. With more than four rows
 // they prefetch the next block of B. With fewer they prefetch the next tile where the processor does not do so itself.
-// That is for two-byte values, where one step reads half a cache line, and otherwise for several rows of A whose tiles
-// are small compared with the L1 cache.
+// That is for values of one or two bytes, where one step reads part of a cache line, and otherwise for several rows of
+// A whose tiles are small compared with the L1 cache.
 template <int Rows, class T, class W> void first_strip(product<T, W> const& p, index_t begin, index_t end) {
     constexpr index_t small = 1 << 14;  // bytes
     constexpr int tile = tile_sums / Rows;
     if constexpr (Rows == most_rows_at_once)
         if (p.m > 4) return skinny_strip<Rows, rows_of_b_at_once>(p, 0, begin, end);
-    if constexpr (sizeof(W) == 2)
+    if constexpr (sizeof(W) <= 2)
         return skinny_strip<Rows, tile>(p, 0, begin, end);
     else if constexpr (Rows > 1)
         if (tile * p.k * index_t{sizeof(W)} <= small) return skinny_strip<Rows, tile>(p, 0, begin, end);

@@ -51,21 +51,17 @@ inline void run_attention(context<cuda>& ctx, attention_shape const& a, float* o
         run_attention<cuda, float>(ctx, a, o, lse, q, k, v);
 }
 
-inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, bf16* dq, bf16* dk, bf16* dv,
-                               bf16 const* dout, bf16 const* o, float const* lse, bf16 const* q, bf16 const* k,
-                               bf16 const* v) {
-    if (auto const* const plans = plans_in_bf16(ctx, a, {dq, dk, dv, dout, o, lse, q, k, v}))
-        attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
+inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, attention_gradients<bf16> const& of) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, {of.dq, of.dk, of.dv, of.dout, of.o, of.lse, of.q, of.k, of.v}))
+        attend_back_in_bf16(ctx, a, of, by_plan(ctx, plans->backward));
     else
-        run_attention_back<cuda>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+        run_attention_back<cuda>(ctx, a, of);
 }
-inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, float* dq, float* dk, float* dv,
-                               float const* dout, float const* o, float const* lse, float const* q, float const* k,
-                               float const* v) {
-    if (auto const* const plans = plans_in_bf16(ctx, a, {lse}))
-        attend_back_in_bf16(ctx, a, dq, dk, dv, dout, o, lse, q, k, v, by_plan(ctx, plans->backward));
+inline void run_attention_back(context<cuda>& ctx, attention_shape const& a, attention_gradients<float> const& of) {
+    if (auto const* const plans = plans_in_bf16(ctx, a, {of.lse}))
+        attend_back_in_bf16(ctx, a, of, by_plan(ctx, plans->backward));
     else
-        run_attention_back<cuda, float>(ctx, a, dq, dk, dv, dout, o, lse, q, k, v);
+        run_attention_back<cuda, float>(ctx, a, of);
 }
 
 }  // namespace calm::detail

@@ -1,0 +1,130 @@
+#pragma once
+// Loads a stored model of a configuration to generate text with it. What load_model.hpp adds takes as long to compile.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "calm/io/model_directory.hpp"
+#include "calm/model/owned_model.hpp"
+#include "calm/runs/detail/loaded_model.hpp"
+#include "calm/sample/generate.hpp"
+#include "calm/tensor/ops/int8_products.hpp"
+#include "calm/text/special_tokens.hpp"
+
+namespace calm {
+
+namespace detail {
+
+template <class Rule> settings_of_generation<Rule> with_rule(any_generation_settings const& s) {
+    return {std::get<Rule>(s.sampler), s.max_tokens, s.pad_left, s.seed, s.prompt_number, s.at_once, s.round, s.ends};
+}
+
+// A Model that is loaded in its own context.
+template <class Model> class loaded_model_of : public loaded_model {
+public:
+    using Backend = typename space_of<Model>::backend;
+
+    void change_sampling(std::function<void(field_values&)> const&) override {}
+    [[nodiscard]] unsupported_work unsupported() const override { return unsupported_by(ctx_); }
+
+protected:
+    loaded_model_of(index_t vocabulary, special_tokens const& special, model_placement const& placement) :
+        ctx_(context_at<Backend>(placement)), special_(special), own_(vocabulary, model_mode::inference) {
+        if (!placement.in_int8) return;
+        if constexpr (std::is_same_v<space_of<Model>, space<>>)
+            use_int8_weights(ctx_, int8_);
+        else
+            throw error(errc::usage, "calm::load_model: expected the space<cpu> for weights in int8, found another");
+    }
+
+    context<Backend> ctx_;
+    special_tokens special_;
+    owned_model<Model> own_;
+    int8_weights int8_;  // destroyed before the memory of own_
+};
+
+// A text_batch of Model.
+template <class Model> class loaded_texts_of final : public loaded_text_batch {
+    using batch_type = calm::text_batch<Model, typename space_of<Model>::backend>;
+
+public:
+    template <class... Arguments> explicit loaded_texts_of(Arguments&&... arguments) : batch_(arguments...) {}
+    [[nodiscard]] index_t free_slots() const override { return batch_.free_slots(); }
+    [[nodiscard]] bool empty() const override { return batch_.empty(); }
+    index_t begin(std::span<token_id const> prompt, any_generation_settings const& settings) override {
+        return batch_.begin(prompt, with_rule<rule_of<Model>>(settings));
+    }
+    void end(index_t slot) override { batch_.end(slot); }
+    generation_result& result(index_t slot) override { return batch_.result(slot); }
+    void step(on_patch const& report) override { batch_.step(report); }
+
+private:
+    batch_type batch_;
+};
+
+// One that generates text.
+template <class Model> class loaded_language_model : public loaded_model_of<Model> {
+public:
+    std::vector<generation_result> generate(std::span<std::vector<token_id> const> prompts,
+                                            any_generation_settings const& settings,
+                                            loaded_model::on_tokens const& report) override {
+        return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
+                              with_rule<rule_of<Model>>(settings), report);
+    }
+    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, index_t prompt_patches) override {
+        return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity,
+                                                        prompt_patches);
+    }
+    void change_sampling(std::function<void(field_values&)> const& change) override {
+        if constexpr (requires { this->own_.model.generator.sampling; }) {
+            auto& sampling = this->own_.model.generator.sampling;
+            auto values = field_values::of(sampling);
+            change(values);
+            sampling = values.template as<std::remove_cvref_t<decltype(sampling)>>();
+        }
+    }
+
+protected:
+    using loaded_model_of<Model>::loaded_model_of;
+};
+
+// One that is not evaluated.
+template <class Model> class loaded_generator_of final : public loaded_language_model<Model> {
+public:
+    loaded_generator_of(stored_model const& stored, index_t vocabulary, special_tokens const& special,
+                        model_placement const& placement) :
+        loaded_language_model<Model>(vocabulary, special, placement) {
+        if constexpr (requires { load_calm(this->ctx_, stored, this->own_.model); })
+            load_calm(this->ctx_, stored, this->own_.model);
+        else
+            load_autoregressive(this->ctx_, stored, this->own_.model);
+    }
+    evaluation evaluate(block_source const&, bigram_table const*, std::span<index_t const>,
+                        any_evaluation_settings const&, process_group*) override {
+        throw error(errc::usage,
+                    "calm::loaded_generator: expected calm::loaded, found a model that only generates text");
+    }
+};
+
+}  // namespace detail
+
+// Loads a stored model of a configuration that generates text and is not evaluated. Throws as load_calm and
+// load_autoregressive.
+template <model_configuration auto C, class Space>
+std::unique_ptr<loaded_model> loaded_generator(stored_model const& stored, index_t vocabulary,
+                                               special_tokens const& special, model_placement const& placement) {
+    return std::make_unique<detail::loaded_generator_of<calm_model<C, Space>>>(stored, vocabulary, special, placement);
+}
+template <autoregressive_configuration C, class Space>
+std::unique_ptr<loaded_model> loaded_generator(stored_model const& stored, index_t vocabulary,
+                                               special_tokens const& special, model_placement const& placement) {
+    return std::make_unique<detail::loaded_generator_of<autoregressive_model<C, Space>>>(stored, vocabulary, special,
+                                                                                         placement);
+}
+
+}  // namespace calm
