@@ -165,7 +165,7 @@ void require_no(std::string const& reason, device_choice const& device) {
         throw error(errc::device, "--device " + device.text() + ": " + reason + "; leave --device out to use the cpu");
 }
 
-// Throws as entry::on() if a configuration on demand cannot be used for a device, before anything is compiled.
+// Throws as entry::on() if a configuration cannot be compiled for a device or used on it, before it is compiled.
 void require_possible_on(entry const& one, device_choice const& device, std::string const& chosen) {
     require_compiled_device(one, chosen);
     if (is_of_cuda(chosen)) require_no(missing_gpu(device.number_here()), device);
@@ -194,35 +194,22 @@ compiled_functions const& entry::on(device_choice const& device, held_weights we
                                       " --dtype int8: expected --device cpu, which alone "
                                       "computes with weights in int8; use it, or --dtype bf16");
     bool const is_auto = device.name == "auto" && !is_int8;
-    bool const is_bf16 = weights == held_weights::bf16;
-    auto const chosen = is_int8 ? "cpu" : work_on(*this, device, is_bf16 ? "-bf16" : "");
+    auto const chosen = is_int8 ? "cpu" : work_on(*this, device, weights == held_weights::bf16 ? "-bf16" : "");
     auto found = work.find(chosen);
-    if (on_demand) {
-        if (found == work.end()) require_possible_on(*this, device, chosen);
-        auto made = found == work.end() ? compiled_functions() : found->second;
-        if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
-    }
-    if (found == work.end()) {
-        std::string compiled, others;
-        for (auto const& each : work) compiled += (compiled.empty() ? "" : " and ") + each.first;
-        for (auto const& one : registered())
-            if (needed == needed_work::all && one.is_compiled_for(chosen))
-                others += (others.empty() ? "" : " or ") + one.name;
-        if (!others.empty()) others = ". Use --config " + others + ", which is";
-        throw error(errc::config,
-                    "--device " + device.text() + (is_bf16 ? " --dtype bf16" : "") + ": the configuration " + name +
-                        " is compiled for " + compiled + ", not for " + chosen + others +
-                        ". This compiles it too: " + line_that_compiles(name + (chosen == "cpu" ? "" : "@" + chosen)));
-    }
+    if (found == work.end()) require_possible_on(*this, device, chosen);
+    auto made = found == work.end() ? compiled_functions() : found->second;
+    if (load_on_demand(*this, chosen, needed, made)) found = work.insert_or_assign(chosen, std::move(made)).first;
     if (!is_auto || !is_first_rank()) require_no(found->second.unavailable_reason(device.number_here()), device);
     return found->second;
 }
 
 void entry::require_device(device_choice const& device) const {
-    if (on_demand)
-        require_possible_on(*this, device, work_on(*this, device, ""));
+    auto const chosen = work_on(*this, device, "");
+    auto const found = work.find(chosen);
+    if (found == work.end())
+        require_possible_on(*this, device, chosen);
     else
-        static_cast<void>(on(device));
+        require_no(found->second.unavailable_reason(device.number_here()), device);
 }
 
 entry const& configuration_named(std::string const& name) {

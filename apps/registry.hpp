@@ -28,7 +28,7 @@ struct recipes {
 enum class needed_work { all, without_training, generation };
 
 // A configuration of a CALM or of an autoregressive model. `work` is keyed by device name, with "-bf16" appended if
-// weights are held in bf16. A configuration on demand gets it from on(), with training once that is needed.
+// weights are held in bf16. What is not part of the program comes from on(), with training once that is needed.
 struct entry {
     std::string name;
     std::variant<configuration<any_head>, autoregressive_configuration> sizes = {};
@@ -36,9 +36,9 @@ struct entry {
     mutable std::map<std::string, compiled_functions> work = {};
     bool on_demand = false;  // not compiled into the program
 
-    // The work for a device, with weights held in fp32 or bf16; compiles what is needed of a configuration on demand.
-    // Reports on standard error which device `auto` chose. Throws errc::config, with the command that compiles it, if
-    // the configuration is not compiled for the device, and errc::device if the machine lacks the device.
+    // The work for a device, with weights held in fp32 or bf16; compiles what is needed and not part of the program.
+    // Reports on standard error which device `auto` chose. Throws errc::config if that cannot be compiled, and
+    // errc::device if the machine lacks the device.
     [[nodiscard]] compiled_functions const& on(device_choice const& device, held_weights weights = held_weights::f32,
                                                needed_work needed = needed_work::all) const;
 

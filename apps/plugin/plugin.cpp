@@ -134,6 +134,9 @@ plugin_part part_that_generates(entry const& one, std::string const& device) {
 
 // How to build a program that has the configuration, where it cannot be compiled on demand.
 std::vector<std::string> lines_that_link(entry const& one, std::string const& device) {
+    if (!one.on_demand)
+        return {"Or build the programs with -DCALM_CONFIGS=\"" + one.name + ";" + one.name + "@" + device +
+                "\"; the list replaces the default one"};
     return lines_of("Or write this as apps/configs/mine.cpp and build the programs with -DCALM_CONFIGS=\"mine;mine@" +
                     device + "\":\n" + unit_of(one.sizes, "mine"));
 }
@@ -145,7 +148,7 @@ void require_compiled_device(entry const& one, std::string const& device) {
         throw error(errc::config,
                     "the configuration " + one.name + " is not compiled for " + device +
                         ", and this program was built without CUDA: build it where nvcc 12.4 or later is, with "
-                        "-DCALM_CUDA=ON, and it compiles such sizes when they are first used",
+                        "-DCALM_CUDA=ON, and it compiles a configuration for a GPU when that is first used",
                     lines_that_link(one, device));
 }
 

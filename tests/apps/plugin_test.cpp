@@ -205,6 +205,12 @@ BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {
     shop.is_refused("(ulimit -t 1; train" + training + ")", 3,
                     ".log: the configuration tiny:patch_size=2 does not compile, exit status 1: ");
 
+    // Another precision of a configuration of the program is compiled too.
+    auto const in_bf16 = shop.run("(ulimit -t 1; generate --prompt Mia --dtype bf16)");
+    BOOST_TEST(in_bf16.status == 3, in_bf16.err);
+    BOOST_TEST(has(in_bf16.err, "compiling tiny for cpu-bf16, which takes about half a minute; "), in_bf16.err);
+    BOOST_TEST(has(in_bf16.err, ".log: the configuration tiny does not compile, exit status 1: "), in_bf16.err);
+
     shop.is_refused("CALM_PLUGINS=/dev/null/cache train" + training, 10, "/dev/null/cache");
     shop.is_refused("train autoencoder --config tiny --set patch_size=2000 --tokenizer words --data stories:4000 "
                     "--steps 1 --out ae",
@@ -223,6 +229,7 @@ BOOST_AUTO_TEST_CASE(sizes_are_compiled_for_a_gpu_by_nvcc) {
         for (auto const& line : {"train" + training, plan})
             shop.is_refused(line + "cuda", 3, "this program was built without CUDA");
         shop.is_refused("train" + training + "cuda", 3, "-DCALM_CONFIGS=\"mine;mine@cuda\"");
+        shop.is_refused("generate --prompt Mia --device cuda", 3, "-DCALM_CONFIGS=\"tiny;tiny@cuda\"");
         return;
     }
     static_cast<void>(shop.folder.with("driver.cpp", "extern \"C\" int cuInit(unsigned) { return 0; }\n"
@@ -231,7 +238,9 @@ BOOST_AUTO_TEST_CASE(sizes_are_compiled_for_a_gpu_by_nvcc) {
     for (std::string const gpus : {"0", "1"})
         shop.good("mkdir gpus" + gpus + " && " CALM_COMPILER " -shared -fPIC -DGPUS=" + gpus + " driver.cpp -o gpus" +
                   gpus + "/libcuda.so.1");
-    for (auto const& line : {"train" + training, plan}) {
+    std::string const of_program = "train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 "
+                                   "--out ae --device ";
+    for (auto const& line : {"train" + training, plan, of_program}) {
         shop.is_refused("LD_LIBRARY_PATH=gpus0 " + line + "cuda", 11, "no GPU: the driver of NVIDIA finds none; leave");
         shop.is_refused("LD_LIBRARY_PATH=gpus1 " + line + "cuda:1", 11, "no GPU 1: this machine has GPUs 0 to 0");
     }

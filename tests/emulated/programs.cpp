@@ -214,18 +214,14 @@ BOOST_AUTO_TEST_CASE(missing_products_of_a_device_library_are_an_error) {
     BOOST_TEST(remark_on(unsupported_by(context<>(1, 1))).empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_device_that_is_not_compiled_or_missing_is_an_error) {
+BOOST_AUTO_TEST_CASE(a_device_that_is_missing_is_an_error) {
     auto tiny = calm_named("tiny");
     std::erase_if(tiny.work, [](auto const& one) { return one.first != "cpu" && one.first != tested; });
-    std::string const absent = tested == "cuda" ? "emulated" : "cuda:1";
-    auto const choice = device_choice::parse(absent);
-    BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(choice)), error, [&](error const& e) {
-        std::string const text = e.what();
-        return e.code() == errc::config && text.starts_with("--device " + absent + ": ") &&
-               text.find("compiled for cpu and " + tested + ", not for " + choice.name) != std::string::npos &&
-               text.find("tiny@" + tested + ";") != std::string::npos &&
-               text.find(";tiny@" + choice.name + "\"") != std::string::npos;
-    });
+    if (tested != "cuda")  // the GPU is asked for before anything is compiled for it
+        BOOST_CHECK_EXCEPTION(static_cast<void>(tiny.on(device_choice::parse("cuda:1023"))), error, [](error const& e) {
+            return std::string(e.what()).starts_with("--device cuda:1023: no GPU") ||
+                   std::string(e.what()).find("this program was built without CUDA") != std::string::npos;
+        });
     auto without_gpu = tiny;
     without_gpu.work.erase("cuda");
     BOOST_CHECK(&without_gpu.on(device_choice::parse("auto")) == &without_gpu.on(device_choice()));
