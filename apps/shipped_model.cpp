@@ -15,7 +15,7 @@ std::string shipped_model() {
     auto const program = std::filesystem::read_symlink("/proc/self/exe", ignored);
     auto const installed = (program.parent_path() / CALM_MODELS_INSTALLED / "stories").lexically_normal().string();
     if (is_there(in_directory(installed, "config.json"))) return installed;
-    std::string const in_sources = CALM_MODELS_IN_SOURCES "/stories";
+    std::string in_sources = CALM_MODELS_IN_SOURCES "/stories";
     if (is_there(in_directory(in_sources, "config.json"))) return in_sources;
     throw error(errc::usage, "expected --model DIR, found none, and the story model is neither in " + installed +
                                  " nor in " + in_sources +

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -81,10 +82,11 @@ private:
     // again. Large pages would bring the memory back.
     static void protect(detail::int8_matrix const& m, int protection) noexcept {
         constexpr std::uintptr_t page = 4096;
-        auto const begin = (reinterpret_cast<std::uintptr_t>(m.begin) + page - 1) / page * page;
+        auto const values = reinterpret_cast<std::uintptr_t>(m.begin);
+        auto const begin = (values + page - 1) / page * page;
         auto const end = reinterpret_cast<std::uintptr_t>(m.end()) / page * page;
         if (begin >= end) return;
-        auto* const first = reinterpret_cast<void*>(begin);
+        auto* const first = reinterpret_cast<std::byte*>(const_cast<float*>(m.begin)) + (begin - values);
         if (protection == PROT_NONE) {
             ::madvise(first, end - begin, MADV_DONTNEED);
             ::madvise(first, end - begin, MADV_NOHUGEPAGE);
