@@ -13,7 +13,7 @@ namespace calm::apps {
 std::string shipped_model() {
     std::error_code ignored;  // without /proc there is no such folder
     auto const program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-    auto const installed = (program.parent_path() / CALM_MODELS_INSTALLED / "stories").lexically_normal().string();
+    auto installed = (program.parent_path() / CALM_MODELS_INSTALLED / "stories").lexically_normal().string();
     if (is_there(in_directory(installed, "config.json"))) return installed;
     std::string in_sources = CALM_MODELS_IN_SOURCES "/stories";
     if (is_there(in_directory(in_sources, "config.json"))) return in_sources;
