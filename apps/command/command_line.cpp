@@ -170,8 +170,7 @@ void add_weights(command& c, held_weights& weights) {
     c.choice(
         "--dtype", {"f32", "bf16", "int8"},
         "type of the weights in memory: f32; int8, about a quarter of the memory, on the cpu; or bf16, half the "
-        "memory, "
-        "compiled when it is first used (f32)",
+        "memory, compiled when it is first used (f32)",
         [&weights](std::string const& name) {
             weights = name == "bf16" ? held_weights::bf16 : name == "int8" ? held_weights::int8 : held_weights::f32;
         });

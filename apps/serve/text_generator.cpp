@@ -88,8 +88,8 @@ bool text_generator::next_orders(std::vector<text_order>& orders) {
 void text_generator::begin(text_order order) {
     if (!order.to->wanted()) return;
     try {
-        auto const place = batch_.begin(order.prompt, order.settings);
-        under_way_[static_cast<std::size_t>(place)] = std::move(order);
+        auto const slot = batch_.begin(order.prompt, order.settings);
+        under_way_[static_cast<std::size_t>(slot)] = std::move(order);
     } catch (...) {
         auto const message = failure_now().text;
         notify_receiver([&] { order.to->fail(order.number, message); });
@@ -104,18 +104,18 @@ void text_generator::step() {
     }
     std::vector<std::pair<text_order, bool>> ended;  // and whether at an end id
     // Also those whose prompts are still computed, which have no patch yet.
-    for (std::size_t place = 0; place < under_way_.size(); ++place) {
-        auto& order = under_way_[place];
+    for (std::size_t slot = 0; slot < under_way_.size(); ++slot) {
+        auto& order = under_way_[slot];
         if (order.to == nullptr || (!cut && order.to->wanted())) continue;
-        batch_.end(static_cast<index_t>(place));
+        batch_.end(static_cast<index_t>(slot));
         ended.emplace_back(std::exchange(order, {}), false);
     }
     try {
-        batch_.step([&](index_t place, generated_patch const& patch) {
-            auto& order = under_way_[static_cast<std::size_t>(place)];
+        batch_.step([&](index_t slot, generated_patch const& patch) {
+            auto& order = under_way_[static_cast<std::size_t>(slot)];
             bool const continues = order.to->take(order.number, patch);
             if (continues && !patch.last) return true;
-            ended.emplace_back(std::exchange(order, {}), patch.last && batch_.result(place).stopped_at_eos);
+            ended.emplace_back(std::exchange(order, {}), patch.last && batch_.result(slot).stopped_at_eos);
             return false;
         });
     } catch (...) {
@@ -126,9 +126,9 @@ void text_generator::step() {
 }
 
 void text_generator::fail_all(std::string const& message) {
-    for (std::size_t place = 0; place < under_way_.size(); ++place) {
-        batch_.end(static_cast<index_t>(place));
-        auto const order = std::exchange(under_way_[place], {});
+    for (std::size_t slot = 0; slot < under_way_.size(); ++slot) {
+        batch_.end(static_cast<index_t>(slot));
+        auto const order = std::exchange(under_way_[slot], {});
         if (order.to != nullptr) notify_receiver([&] { order.to->fail(order.number, message); });
     }
 }

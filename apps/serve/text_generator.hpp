@@ -73,7 +73,7 @@ private:
 
     loaded_text_batch& batch_;
     std::size_t most_queued_;
-    std::vector<text_order> under_way_;  // by place in the batch; without receiver where no text is
+    std::vector<text_order> under_way_;  // by slot of the batch; without receiver where no text is
 
     mutable std::mutex mutex_;  // for what follows
     std::condition_variable change_;

@@ -235,8 +235,8 @@ private:
     generation_session<Model, Backend> session_;
     sampler_cache<Backend> sampler_state_;
     std::vector<text> texts_;          // by slot
-    std::deque<index_t> beginning_;    // places of texts whose prompts are not complete, the next one first
-    std::vector<index_t> active_;      // places of texts whose prompts are complete, ascending
+    std::deque<index_t> beginning_;    // slots of texts whose prompts are not complete, the next one first
+    std::vector<index_t> active_;      // slots of texts whose prompts are complete, ascending
     std::vector<token_id> patches_;    // (active, K)
     std::vector<sampling_cost> took_;  // (active)
     std::vector<index_t> continuing_;

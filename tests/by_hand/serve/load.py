@@ -13,13 +13,7 @@ import subprocess
 import sys
 import time
 
-
-def start(program, model, *options):
-    process = subprocess.Popen([program, "serve", model, "--port", "0", *options], stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if found := re.search(r"listening on http://[^ ]*:(\d+)/", line):
-            return process, int(found[1])
-    sys.exit("the server did not start")
+from server import start
 
 
 def memory(pid):

@@ -18,29 +18,14 @@ import sys
 import time
 
 import openai
-
-failed = []
-
-
-def check(name, holds, found=""):
-    print(f"{'ok    ' if holds else 'FAILED'} {name}{'' if holds and not found else ': ' + str(found)}", flush=True)
-    if not holds:
-        failed.append(name)
+from server import check, start, status_of_checks
 
 
 class Server:
     """`calm serve` on a free port; ends with the block."""
 
     def __init__(self, program, model, *options, env=None):
-        self.process = subprocess.Popen([program, "serve", model, "--port", "0", *options], stderr=subprocess.PIPE, text=True,
-                                        env=env)
-        self.port = None
-        for line in self.process.stderr:
-            if found := re.search(r"listening on http://[^ ]*:(\d+)/", line):
-                self.port = int(found[1])
-                break
-        if self.port is None:
-            sys.exit("the server did not start")
+        self.process, self.port = start(program, model, *options, env=env)
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.client = openai.OpenAI(base_url=self.url, api_key="none", max_retries=0, timeout=120)
         self.name = self.client.models.list().data[0].id
@@ -438,8 +423,7 @@ def main():
     check_queue(program, o.model)
     check_key(program, o.model)
     check_end(program, o.model)
-    print(f"{len(failed)} checks failed" if failed else "all checks passed")
-    return 1 if failed else 0
+    return status_of_checks()
 
 
 if __name__ == "__main__":

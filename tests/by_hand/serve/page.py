@@ -19,14 +19,9 @@ import tempfile
 import time
 import urllib.request
 
+from server import check, start, status_of_checks
+
 SECONDS = 60  # for anything to appear
-failed = []
-
-
-def check(name, holds, found=""):
-    print(f"{'ok    ' if holds else 'FAILED'} {name}{'' if holds and not found else f': {found}'}", flush=True)
-    if not holds:
-        failed.append(name)
 
 
 class Socket:
@@ -258,10 +253,8 @@ def main():
     o = parser.parse_args()
     if o.browser is None:
         sys.exit("no Chromium found: install Debian's package chromium, or give --browser")
-    server = subprocess.Popen([o.calm, "serve", o.model, "--run", o.model, "--port", "0"], stderr=subprocess.PIPE, text=True)
-    url = next((found[1] + "/" for line in server.stderr if (found := re.search(r"listening on (http://[^ ]*:\d+)/", line))), None)
-    if url is None:
-        sys.exit("the server did not start")
+    server, port = start(o.calm, o.model, "--run", o.model)
+    url = f"http://127.0.0.1:{port}/"
     page = Page(o.browser, o.out)
     try:
         generate(page, url)
@@ -279,8 +272,7 @@ def main():
         page.close()
         server.terminate()
         server.wait(60)
-    print(f"{len(failed)} checks failed" if failed else "all checks passed")
-    return 1 if failed else 0
+    return status_of_checks()
 
 
 if __name__ == "__main__":

@@ -25,11 +25,6 @@ namespace calm {
 
 namespace detail {
 
-inline bool is_float(stored_type type) {
-    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
-           type == stored_type::f64;
-}
-
 template <class To, class Round>
 std::span<std::byte const> rounded_block(std::span<double const> from, std::span<std::byte> to, Round round) {
     for (std::size_t i = 0; i < from.size(); ++i) {

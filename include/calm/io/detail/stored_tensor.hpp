@@ -203,14 +203,14 @@ inline std::optional<std::string> place_not_finite(stored_tensor const& tensor) 
     return "tensor " + in_quotes(tensor.name) + ", element " + text_of(place);
 }
 
-}  // namespace detail
-
-namespace detail {
+inline bool is_float(stored_type type) {
+    return type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f32 ||
+           type == stored_type::f64;
+}
 
 // Whether a tensor holds numbers that weights can have: floating-point ones, or int8 with scales.
 inline bool is_weight(stored_tensor const& tensor) {
-    return tensor.type == stored_type::f16 || tensor.type == stored_type::bf16 || tensor.type == stored_type::f32 ||
-           tensor.type == stored_type::f64 || !tensor.scales.empty();
+    return is_float(tensor.type) || !tensor.scales.empty();
 }
 
 // The elements of weights in int8. Exact in float.

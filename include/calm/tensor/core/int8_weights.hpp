@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calm/tensor/core/arena.hpp"
+#include "calm/tensor/detail/core/memory.hpp"
 #include "calm/tensor/detail/ops/int8_blocks.hpp"
 
 namespace calm {
@@ -81,17 +82,14 @@ private:
     // The pages wholly within the float values of a matrix: returned to the system and not to be touched, or usable
     // again. Large pages would bring the memory back.
     static void protect(detail::int8_matrix const& m, int protection) noexcept {
-        constexpr std::uintptr_t page = 4096;
-        auto const values = reinterpret_cast<std::uintptr_t>(m.begin);
-        auto const begin = (values + page - 1) / page * page;
-        auto const end = reinterpret_cast<std::uintptr_t>(m.end()) / page * page;
-        if (begin >= end) return;
-        auto* const first = reinterpret_cast<std::byte*>(const_cast<float*>(m.begin)) + (begin - values);
+        auto const bytes = static_cast<std::size_t>(m.n * m.k) * sizeof(float);
+        auto const pages = detail::whole_pages(const_cast<float*>(m.begin), bytes);
+        if (pages.empty()) return;
         if (protection == PROT_NONE) {
-            ::madvise(first, end - begin, MADV_DONTNEED);
-            ::madvise(first, end - begin, MADV_NOHUGEPAGE);
+            ::madvise(pages.data(), pages.size(), MADV_DONTNEED);
+            ::madvise(pages.data(), pages.size(), MADV_NOHUGEPAGE);
         }
-        ::mprotect(first, end - begin, protection);
+        ::mprotect(pages.data(), pages.size(), protection);
     }
 
     arena<> memory_{"int8 weights"};

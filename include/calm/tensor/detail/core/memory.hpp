@@ -3,11 +3,13 @@
 // detail/device/cuda/memory.hpp.
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include "calm/tensor/core/backend.hpp"
 
@@ -15,14 +17,20 @@ namespace calm::detail {
 
 inline constexpr std::size_t memory_alignment = 64;  // of every block, in bytes
 
+// The pages that lie wholly within memory, by default pages of the system's size.
+inline std::span<std::byte> whole_pages(void* p, std::size_t bytes,
+                                        std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) noexcept {
+    auto const before = (page - reinterpret_cast<std::uintptr_t>(p) % page) % page;  // bytes of another's page
+    if (bytes < before + page) return {};
+    return {static_cast<std::byte*>(p) + before, (bytes - before) / page * page};
+}
+
 // Requests huge pages, which Linux may give only on request: weights that are read once per patch load faster from few
 // pages. Only for pages wholly inside the memory, so that no more of it is touched than is used.
 inline void prefer_large_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef MADV_HUGEPAGE
-    constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
-    auto const address = reinterpret_cast<std::uintptr_t>(p);
-    auto const begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
-    if (begin < end) ::madvise(static_cast<std::byte*>(p) + (begin - address), end - begin, MADV_HUGEPAGE);
+    auto const pages = whole_pages(p, bytes, std::size_t{1} << 21);
+    if (!pages.empty()) ::madvise(pages.data(), pages.size(), MADV_HUGEPAGE);
 #endif
 }
 
@@ -44,14 +52,11 @@ template <class Backend> struct memory_of {
     }
     // As clear, of private memory, without touching whole pages: the system gives zeros when they are first used.
     static void clear_untouched(void* p, std::size_t bytes) {
-        constexpr std::uintptr_t page = 4096;
-        auto const address = reinterpret_cast<std::uintptr_t>(p);
-        auto const begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
-        auto* const first = static_cast<std::byte*>(p);
-        if (begin >= end || ::madvise(first + (begin - address), end - begin, MADV_DONTNEED) != 0)
-            return clear(p, bytes);
-        clear(first, begin - address);
-        clear(first + (end - address), address + bytes - end);
+        auto const pages = whole_pages(p, bytes);
+        if (pages.empty() || ::madvise(pages.data(), pages.size(), MADV_DONTNEED) != 0) return clear(p, bytes);
+        auto const before = static_cast<std::size_t>(pages.data() - static_cast<std::byte*>(p));
+        clear(p, before);
+        clear(pages.data() + pages.size(), bytes - before - pages.size());
     }
     // Copies host memory: dst = src.
     static void put(void* dst, void const* src, std::size_t bytes) {

@@ -2,15 +2,14 @@
 // A host tensor that reserves addresses, and takes memory as its pages are written (demand paging).
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <type_traits>
 
 #include "calm/tensor/core/view.hpp"
+#include "calm/tensor/detail/core/memory.hpp"
 
 namespace calm::detail {
 
@@ -36,11 +35,8 @@ public:
     // Gives back the pages that lie wholly among `count` elements from `first` on. The contents of these elements are
     // undefined afterwards.
     void discard(index_t first, index_t count) noexcept {
-        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-        auto* const begin = reinterpret_cast<std::byte*>(data() + first);
-        auto const before = (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;  // bytes of another's page
-        auto const bytes = static_cast<std::size_t>(count) * sizeof(T);
-        if (bytes >= before + page) ::madvise(begin + before, (bytes - before) / page * page, MADV_DONTNEED);
+        auto const whole = whole_pages(data() + first, static_cast<std::size_t>(count) * sizeof(T));
+        if (!whole.empty()) ::madvise(whole.data(), whole.size(), MADV_DONTNEED);
     }
 
 private:
