@@ -1,5 +1,7 @@
 #include "shipped_model.hpp"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 
@@ -8,18 +10,37 @@
 #include "calm/io/detail/whole_directory.hpp"
 
 namespace calm::apps {
+namespace {
 
-// CMake defines CALM_MODELS_INSTALLED, relative to an installed program's folder, and CALM_MODELS_IN_SOURCES.
-std::string shipped_model() {
+// Where a model may be, the first place first. CMake defines CALM_MODELS_INSTALLED, relative to an installed program's
+// folder, and CALM_MODELS_IN_SOURCES.
+std::array<std::string, 2> places_of(std::string const& name) {
     std::error_code ignored;  // without /proc there is no such folder
     auto const program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-    auto installed = (program.parent_path() / CALM_MODELS_INSTALLED / "stories").lexically_normal().string();
-    if (is_there(in_directory(installed, "config.json"))) return installed;
-    std::string in_sources = CALM_MODELS_IN_SOURCES "/stories";
-    if (is_there(in_directory(in_sources, "config.json"))) return in_sources;
-    throw error(errc::usage, "expected --model DIR, found none, and the story model is neither in " + installed +
-                                 " nor in " + in_sources +
-                                 ": name a model, or install the programs with cmake --install");
+    return {(program.parent_path() / CALM_MODELS_INSTALLED / name).lexically_normal().string(),
+            CALM_MODELS_IN_SOURCES "/" + name};
+}
+
+}  // namespace
+
+std::string shipped_model(std::string const& name) {
+    bool const is_name =
+        !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    if (is_name)
+        for (auto const& place : places_of(name))
+            if (is_there(in_directory(place, "config.json"))) return place;
+    return {};
+}
+
+std::string story_model() {
+    auto path = shipped_model("stories");
+    if (path.empty()) {
+        auto const [installed, in_sources] = places_of("stories");
+        throw error(errc::usage, "expected --model DIR, found none, and the story model is neither in " + installed +
+                                     " nor in " + in_sources +
+                                     ": name a model, or install the programs with cmake --install");
+    }
+    return path;
 }
 
 }  // namespace calm::apps

@@ -1,12 +1,15 @@
 #pragma once
-// The story model that comes with the programs. They use it where no model is named.
+// The models that come with the programs: stories, used where no model is named, and english.
 
 #include <string>
 
 namespace calm::apps {
 
-// Its directory: share/calm/models/stories of the installation that the program is part of, wherever that was moved to,
-// else models/stories of the sources. Throws errc::usage if both are missing.
-std::string shipped_model();
+// The directory of the model `name`, a folder of models/: share/calm/models/`name` of the installation that the program
+// is part of, wherever that was moved to, else models/`name` of the sources. Empty if there is no such model.
+std::string shipped_model(std::string const& name);
+
+// The story model's directory. Throws errc::usage if it is missing.
+std::string story_model();
 
 }  // namespace calm::apps

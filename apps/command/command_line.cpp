@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "calm/base/detail/number_text.hpp"
+#include "calm/io/detail/number_range.hpp"
 #include "calm/model/detail/limits.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/text/build_corpus.hpp"
@@ -216,13 +217,26 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
+// The directory of the model that comes with calm under the name `path`, unless there is a file of that name.
+void take_shipped(std::string& path) {
+    std::error_code unknown;
+    if (std::filesystem::exists(path, unknown)) return;
+    auto const shipped = shipped_model(path);
+    if (shipped.empty()) return;
+    log_line(path + " is the model that comes with calm: " + shipped);
+    path = shipped;
+}
+
 // A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's. `more`
 // ends the help.
 void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
                    needed need = needed::no, std::string const& more = "") {
-    c.text(option, path, "DIR", what + "; also the --out of train" + more, need);
+    std::string const or_else =
+        std::string_view(stage) == model_stage ? ", or stories or english, which come with calm" : "";
+    c.text(option, path, "DIR", what + "; also the --out of train" + or_else + more, need);
     c.check([&c, &path, option, stage] {
         if (path.empty()) return;
+        take_shipped(path);
         path = stage_in(path, stage);
         check_path(c, option, path, true);
     });
@@ -235,7 +249,7 @@ void add_model(command& c, std::string& model, std::string const& what) {
 
 // The model where none is named.
 std::string model_by_default() {
-    auto path = shipped_model();
+    auto path = story_model();
     log_line("no model is named, so this is the story model that comes with calm: " + path);
     return path;
 }
@@ -244,7 +258,7 @@ void add_model_or_shipped(command& c, std::string& model, std::string const& wha
     c.check_whole([&model] {
         if (model.empty()) model = model_by_default();
     });
-    add_directory(c, "--model", model, model_stage, what, needed::no, " (the story model that comes with calm)");
+    add_directory(c, "--model", model, model_stage, what, needed::no, " (stories)");
     c.first_words_are("--model");
 }
 
@@ -671,6 +685,23 @@ void add_tokenizer(command& c, train_options& o) {
     add_pattern_of_tokenizer(c, o.pattern, o.tokenizer);
 }
 
+// Ends under the heading of the optimizer's options that are seldom used.
+void add_autoencoder_numbers(command& c, autoencoder_numbers& o) {
+    c.under(heading::optimizer);
+    c.number<std::optional<double>, double>(
+        "--random-patches", o.random_patches, "X",
+        "share of the autoencoder's patches that are random tokens, 0.15 for real text", 0, 1);
+    c.under(heading::optimizer, seldom::yes);
+    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X",
+                                            "weight of the KL divergence in the autoencoder's loss", 0, limits::weight);
+    c.number<std::optional<double>, double>(
+        "--kl-clamp", o.kl_clamp, "X", "nats per latent dimension below which the KL divergence has no gradient (0.5)",
+        0, limits::weight);
+    c.number<std::optional<double>, double>("--dropout", o.dropout, "X",
+                                            "the autoencoder's dropout of tokens and latents in training (0.15)", 0,
+                                            detail::range_of("ae_dropout").most);
+}
+
 void declare(command& c, train_autoencoder_command& o) {
     add_tokenizer(c, o);
     add_data(c, o.data);
@@ -678,15 +709,13 @@ void declare(command& c, train_autoencoder_command& o) {
     add_run(c, o.out, "the model", run_directory::can_hold);
     c.under(heading::optimizer);
     c.number<std::optional<index_t>, index_t>("--batch", o.batch, "N", "tokens per step", 1, limits::step_tokens);
-    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
-                                            "share of patches that are random tokens, 0.15 for real text", 0, 1);
-    c.under(heading::optimizer, seldom::yes);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence in the loss",
-                                            0, limits::weight);
+    add_autoencoder_numbers(c, o.of_autoencoder);
     add_training(c, o, trained::autoencoder);
     recipe_defaults<autoencoder_recipe> defaults(c, o, &recipes::autoencoder);
     defaults.put("--batch", [](auto const& r) { return text_if_set(r.batch_tokens); });
     defaults.put("--kl-weight", [](auto const& r) { return text_if_set(r.objective.kl_weight); });
+    defaults.put("--kl-clamp", [](auto const& r) { return text_if_set(r.objective.kl_clamp); });
+    defaults.put("--dropout", [](auto const& r) { return text_if_set(r.objective.dropout); });
     defaults.put("--random-patches", [](auto const& r) { return text_if_set(r.random_patches); });
     c.appendix("the defaults of the configurations", defaults_of(trained::autoencoder));
 }
@@ -801,14 +830,17 @@ void declare(command& c, text_options& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.repeated("--model", o.models, "DIR",
-               "model that train wrote; repeat the option to compare several (the story model that comes with calm)");
+    c.repeated(
+        "--model", o.models, "DIR",
+        "model that train wrote, or stories or english, which come with calm; repeat the option to compare several "
+        "(stories)");
     c.first_words_are("--model");
     c.check_whole([&o] {
         if (o.models.empty()) o.models = {model_by_default()};
     });
     c.check([&c, &o] {
         for (auto& model : o.models) {
+            take_shipped(model);
             model = stage_in(model, model_stage);
             check_path(c, "--model", model, true);
         }
@@ -872,10 +904,10 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--teraflops", o.teraflops, "X",
                                             "train each model with X * 10^12 FLOPs, counted as --count says",
                                             above_zero, 1e7);
-    c.repeated("--vary", o.vary, "NAME=V,...",
-               "train with each of these values of an option (learning-rate, muon, random-patches, kl-weight, block, "
-               "head-...) or "
-               "of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
+    c.repeated(
+        "--vary", o.vary, "NAME=V,...",
+        "train with each of these values of an option (learning-rate, muon, block, kl-weight, kl-clamp, dropout, "
+        "random-patches, head-...) or of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
     c.text("--seeds", o.seeds, "S,...", "train with each of these seeds; the mean scores are printed too");
     c.check([&o] { varied_values_of(o); });
     c.under(heading::common, seldom::yes);
@@ -901,12 +933,8 @@ void declare(command& c, sweep_options& o) {
     c.number<std::optional<double>, double>("--learning-rate", o.learning_rate, "X",
                                             "peak learning rate of the language models", above_zero,
                                             ends::learning_rate);
-    c.number<std::optional<double>, double>("--random-patches", o.random_patches, "X",
-                                            "share of patches that are random tokens", 0, 1);
-    c.under(heading::optimizer, seldom::yes);
+    add_autoencoder_numbers(c, o.of_autoencoder);
     c.number<std::optional<double>, double>("--muon", o.muon, "X", muon_help, 0, ends::muon);
-    c.number<std::optional<double>, double>("--kl-weight", o.kl_weight, "X", "weight of the KL divergence", 0,
-                                            limits::weight);
     add_head_numbers(c, o.head, &head_traits::objective);
     c.check([&] {
         for (auto const& name : o.configurations)
@@ -1049,7 +1077,7 @@ void declare(command& c, generate_options& o) {
 void declare(command& c, serve_options& o) {
     c.under(heading::common);
     add_directory(c, "--model", o.model, model_stage, "language model in any published layout", needed::no,
-                  " (without --run the story model that comes with calm)");
+                  " (stories, unless --run is given)");
     c.first_words_are("--model");
     c.text("--run", o.run, "DIR", "the --out of train, to show its training on the page");
     c.check_whole([&o] {

@@ -2,11 +2,13 @@
 // Parsed command lines as plain values. Options that were not given are empty; the configuration supplies their
 // defaults.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,15 @@ struct tokenizer_options {
     index_t vocabulary = 0;
     std::string out;
     std::vector<setting> rank_settings = {};  // must be equal on all ranks
+};
+
+// Of an autoencoder's loss and its text.
+struct autoencoder_numbers {
+    static constexpr std::array<std::string_view, 4> names{"kl-weight", "kl-clamp", "dropout", "random-patches"};
+    std::optional<double> kl_weight;
+    std::optional<double> kl_clamp;
+    std::optional<double> dropout;
+    std::optional<double> random_patches;
 };
 
 // How a run was started, recorded in its directory.
@@ -72,8 +83,7 @@ struct train_options : execution_options {
     std::optional<index_t> warmup;
     std::optional<learning_rate_schedule> schedule;
     head_numbers head;  // for the objective
-    std::optional<double> kl_weight;
-    std::optional<double> random_patches;
+    autoencoder_numbers of_autoencoder;
     std::optional<patch_level> level;
     std::optional<index_t> evaluate_every;
     index_t heldout_positions = 5000;  // scored at the end of the run, and at most two fifths before
@@ -133,8 +143,7 @@ struct sweep_options : execution_options {
     std::optional<index_t> block;
     std::optional<double> learning_rate;
     std::optional<double> muon;
-    std::optional<double> kl_weight;
-    std::optional<double> random_patches;
+    autoencoder_numbers of_autoencoder;
     head_numbers head;              // for the objective
     std::vector<std::string> vary;  // NAME=VALUE,...: see combinations_of_sweep
     std::string seeds;              // S,...

@@ -34,7 +34,8 @@ varied_values values_listed(std::string const& option, std::string name, std::st
 }  // namespace
 
 std::vector<varied_values> varied_values_of(sweep_options const& o) {
-    std::vector<std::string> options{"learning-rate", "muon", "random-patches", "kl-weight", "block"};
+    std::vector<std::string> options{"learning-rate", "muon", "block"};
+    options.insert(options.end(), autoencoder_numbers::names.begin(), autoencoder_numbers::names.end());
     for (auto const& [name, value] : o.head) options.push_back("head-" + name);
     std::vector<varied_values> lists;
     for (auto const& text : o.vary) {

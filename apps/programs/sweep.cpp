@@ -99,13 +99,17 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     return t;
 }
 
+bool is_of_autoencoder(std::string const& option) {
+    auto const& names = autoencoder_numbers::names;
+    return option == "seed" || std::find(names.begin(), names.end(), option) != names.end();
+}
+
 // The folder of a stage: its name and what varies, as "calm,head-samples=2". Options that do not change an autoencoder
 // share it.
 std::string stage_folder(sweep_options const& o, std::string const& folder, std::string const& stage) {
     auto name = folder + "/" + stage;
     for (auto const& [option, value] : o.varied)
-        if (stage != "autoencoder" || option == "seed" || option == "kl-weight" || option == "random-patches")
-            name += "," + option + "=" + value;
+        if (stage != "autoencoder" || is_of_autoencoder(option)) name += "," + option + "=" + value;
     return name;
 }
 
@@ -189,8 +193,7 @@ row row_of_calm(sweep_options const& o, entry const& one, index_t V, std::string
     t.minutes = o.autoencoder_minutes;
     if (o.autoencoder_tokens)
         t.steps = std::max<index_t>(1, *o.autoencoder_tokens / one.defaults.autoencoder.batch_tokens);
-    t.kl_weight = o.kl_weight;
-    t.random_patches = o.random_patches;
+    t.of_autoencoder = o.of_autoencoder;
     index_t const step = one.defaults.calm.sequences * block;
     training_cost cost;
     auto objective = one.defaults.calm.objective;

@@ -190,8 +190,8 @@ train_options autoencoder_options(text_options const& o, text_choices const& pla
     t.learning_rate = plan.autoencoder_learning_rate;
     t.learning_rate_option = "--autoencoder-learning-rate";
     t.warmup = plan.autoencoder_warmup;
-    t.kl_weight = plan.kl_weight;
-    t.random_patches = plan.random_patches;
+    t.of_autoencoder.kl_weight = plan.kl_weight;
+    t.of_autoencoder.random_patches = plan.random_patches;
     return t;
 }
 

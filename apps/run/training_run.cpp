@@ -113,8 +113,11 @@ void require_shared_steps(std::string const& out, index_t micro_batches) {
 autoencoder_recipe recipe_for(autoencoder_recipe r, train_options const& o) {
     take_common(r, o);
     r.batch_tokens = o.batch.value_or(r.batch_tokens);
-    r.objective.kl_weight = o.kl_weight.value_or(r.objective.kl_weight);
-    r.random_patches = o.random_patches.value_or(r.random_patches);
+    auto const& given = o.of_autoencoder;
+    r.objective.kl_weight = given.kl_weight.value_or(r.objective.kl_weight);
+    r.objective.kl_clamp = given.kl_clamp.value_or(r.objective.kl_clamp);
+    r.objective.dropout = given.dropout.value_or(r.objective.dropout);
+    r.random_patches = given.random_patches.value_or(r.random_patches);
     return r;
 }
 

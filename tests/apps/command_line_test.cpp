@@ -61,7 +61,8 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
                                            folder.path("out"), "--steps",  "7",           "--minutes=0.5",
                                            "--learning-rate",  "1e-3",     "--schedule",  "cosine",
                                            "--warmup",         "2",        "--seed",      "18446744073709551615",
-                                           "--random-patches", "0.15"});
+                                           "--random-patches", "0.15",     "--dropout",   "0",
+                                           "--kl-clamp",       "0.25"});
     BOOST_REQUIRE(command.has_value());
     auto const& o = std::get<train_autoencoder_command>(*command);
     BOOST_TEST(o.configuration == known_name());
@@ -71,7 +72,10 @@ BOOST_AUTO_TEST_CASE(options_reach_their_places) {
     BOOST_TEST(*o.learning_rate == 1e-3);
     BOOST_CHECK(o.schedule == learning_rate_schedule::cosine);
     BOOST_TEST(o.seed == 18446744073709551615U);
-    BOOST_TEST(*o.random_patches == 0.15);
+    BOOST_TEST(*o.of_autoencoder.random_patches == 0.15);
+    BOOST_TEST(*o.of_autoencoder.dropout == 0);
+    BOOST_TEST(*o.of_autoencoder.kl_clamp == 0.25);
+    BOOST_TEST(!o.of_autoencoder.kl_weight.has_value());
     BOOST_TEST(!o.batch.has_value());
 }
 

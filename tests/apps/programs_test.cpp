@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
                                   "brier_lm_se",
                                   "positions",
                                   "sequences",
-                                  "skipped_pad",
+                                  "skipped",
                                   "block",
                                   "mode",
                                   "samples",
@@ -385,7 +385,7 @@ BOOST_AUTO_TEST_CASE(the_published_mode_is_kept_from_stage_to_stage) {
     auto const e = shop().program("evaluate --model pcalm --data stories:1500 --samples 2");
     BOOST_REQUIRE_MESSAGE(e.status == 0, e.err);
     BOOST_TEST(has(e.out, "\"mode\":\"published\""));
-    BOOST_TEST(has(e.out, "\"skipped_pad\":0"));
+    BOOST_TEST(has(e.out, "\"skipped\":0"));
     BOOST_TEST(has(shop().program("evaluate --model pcalm --data stories:1500 --samples 2 --mode padded").out,
                    "\"mode\":\"padded\""));
 }

@@ -403,15 +403,21 @@ BOOST_AUTO_TEST_CASE(one_sequence_has_no_error) {
 }
 
 BOOST_AUTO_TEST_CASE(positions_with_pad_or_past_the_block_do_not_count) {
-    constexpr token_id pad = 99;
+    constexpr token_id eos = 98, pad = 99;
     std::vector<token_id> block{0, 1, 2, 3, 4, 5, pad, 7};
-    BOOST_TEST(calm::is_counted(calm::brier_target(block, 0, 4), pad));
-    BOOST_TEST(calm::is_counted(calm::brier_target(block, 2, 2), pad));
-    BOOST_TEST(calm::is_counted(calm::brier_target(block, 1, 5), pad));
-    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 2, 5), pad));
-    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 4, 2), pad));  // pad
-    BOOST_TEST(calm::is_counted(calm::brier_target(block, 4, 2), 100));   // ends with the block
-    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 5, 2), 100));  // past the block
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 0, 4), eos, pad));
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 2, 2), eos, pad));
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 1, 5), eos, pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 2, 5), eos, pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 4, 2), eos, pad));  // pad
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 4, 2), eos, 100));   // ends with the block
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 5, 2), eos, 100));  // past the block
+    block[2] = eos;  // in K 1 and 2 the next document follows at once
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 0, 1), eos, pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 2, 1), eos, pad));
+    BOOST_TEST(!calm::is_counted(calm::brier_target(block, 0, 1).first(3), eos, pad));
+    block[3] = eos, block[2] = 2;
+    BOOST_TEST(calm::is_counted(calm::brier_target(block, 0, 4), eos, pad));  // ends with its document
     BOOST_TEST(calm::brier_target(block, 4, 8).empty());
     BOOST_TEST(calm::brier_target(block, 9, 1).empty());
     BOOST_TEST(calm::brier_target(block, 1, 1).size() == 4U);

@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_score_matches_texts_encoded_from_scratch, Size
     auto const e = evaluate_model(ctx, r.model, blocks, none, nullptr, settings);
     BOOST_TEST(e.positions == sum.count);
     BOOST_TEST(e.positions == 2 * (P - S));
-    BOOST_TEST(e.skipped_pad == 0);
+    BOOST_TEST(e.skipped == 0);
     for (std::size_t n = 0; n < 4; ++n)
         BOOST_TEST((*e.brier)[n] == sum.sum[n] / static_cast<double>(sum.count), boost::test_tools::tolerance(1e-12));
     // Batch size and threads change nothing; a subset scores the requested number of positions.

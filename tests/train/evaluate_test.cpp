@@ -74,7 +74,7 @@ std::vector<token_id> predictions(context<>& ctx, model_type& model, std::vector
 std::vector<std::vector<index_t>> chosen_positions(std::span<token_id const> blocks, evaluation_settings const& s) {
     std::vector<std::vector<index_t>> all;
     auto const source = blocks_in(blocks, block_size);
-    detail::chosen_parts chosen(source, s, K, special.pad);
+    detail::chosen_parts chosen(source, s, K, special);
     source([&](std::span<token_id const> block) { all.push_back(chosen.positions(block)); });
     return all;
 }
@@ -90,13 +90,27 @@ template <class Call> int code_of(Call&& call) {
 
 }  // namespace
 
+// The same documents for K 4 and, without PAD, for K 1: a target never reaches into the next document.
+BOOST_AUTO_TEST_CASE(targets_of_every_K_lie_within_one_document) {
+    auto const [bos, eos, pad, always] = special;
+    std::vector<token_id> const padded{bos, 1, 2, 3, 4, 5, eos, pad, bos, 6, 7, eos, bos, 8, 9, 10};
+    std::vector<token_id> const dense{bos, 1, 2, 3, 4, 5, eos, bos, 6, 7, eos, bos, 8, 9, 10};
+    index_t skipped = 0;
+    using positions = std::vector<index_t>;
+    BOOST_TEST((detail::scorable(padded, 4, special, skipped) == positions{1, 2}));  // BOS 6 7 EOS, BOS 8 9 10
+    BOOST_TEST(skipped == 1);
+    // 1 2 3 4, 2 3 4 5, 3 4 5 EOS, BOS 6 7 EOS, BOS 8 9 10
+    BOOST_TEST((detail::scorable(dense, 1, special, skipped) == positions{0, 1, 2, 6, 10}));
+    BOOST_TEST(skipped == 1 + 6);
+}
+
 BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted) {
     random_model r;
     context<> ctx(1, 2);
     auto blocks = random_blocks(3);
     auto const clean = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(clean.positions == 3 * (P - 1));
-    BOOST_TEST(clean.skipped_pad == 0);
+    BOOST_TEST(clean.skipped == 0);
     BOOST_TEST(clean.sequences == 3);
     BOOST_TEST(clean.block == P * K);
     blocks[0] = special.pad;                   // in the first patch, which is not a target
@@ -107,13 +121,13 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
     blocks[block_size + 5 * K + 2] = special.pad;
     auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(e.positions == 3 * (P - 1) - 3);
-    BOOST_TEST(e.skipped_pad == 3);
+    BOOST_TEST(e.skipped == 3);
     BOOST_TEST(e.sequences == 3);
     // A block of PAD alone is not a sequence.
     std::fill_n(blocks.begin() + 2 * block_size, block_size, special.pad);
     auto const fewer = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(fewer.sequences == 2);
-    BOOST_TEST(fewer.skipped_pad == 3 + P - 1);
+    BOOST_TEST(fewer.skipped == 3 + P - 1);
     // One sequence has no error.
     BOOST_TEST(!evaluate_model(ctx, r.model, random_blocks(1), special, nullptr, settings).brier_lm_se);
     BOOST_TEST(code_of([&] {
@@ -250,7 +264,7 @@ BOOST_AUTO_TEST_CASE(a_subset_of_patches_is_scored_as_it_is_among_all) {
     some.positions = 9;
     auto const e = evaluate_model(ctx, r.model.ae_model, blocks, special, some);
     auto const source = blocks_in(blocks, block_size);
-    detail::chosen_parts chosen(source, some, K, special.pad);
+    detail::chosen_parts chosen(source, some, K, special);
     constexpr auto k = static_cast<std::size_t>(K);
     double right = 0;
     index_t taken = 0;
@@ -479,7 +493,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
     e.head_loss = 1.5;
     BOOST_TEST(to_json(e) ==
                R"({"brier":[0.5,0.25,0.125,0.0625],"brier_se":null,"brier_lm":17.5,"brier_lm_se":null,"positions":10,)"
-               R"("sequences":1,"skipped_pad":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
+               R"("sequences":1,"skipped":0,"block":256,"mode":"padded","samples":8,"seed":3,"unigram_brier":null,)"
                R"("bigram_brier":null,"bigram_brier_lm":null,"optimal_brier":null,"optimal_brier_lm":null,)"
                R"("head_loss":1.5,"cross_entropy":null,"perplexity":null,"bits_per_byte":null,"bits_per_byte_se":null,)"
                R"("token_accuracy":null,"token_accuracy_posterior":null,"posterior_std":null,)"

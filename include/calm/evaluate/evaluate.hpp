@@ -78,14 +78,15 @@ void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> con
     require_same_settings(*ranks, all);
 }
 
-// The predictions of a block that can be scored, ascending: the target is complete and holds no PAD. Adds predictions
-// with PAD to `skipped`.
-inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K, token_id pad, index_t& skipped) {
+// The predictions of a block that can be scored, ascending: the target is complete and lies within one document. Adds
+// predictions whose target is complete but does not to `skipped`.
+inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K, special_tokens const& special,
+                                     index_t& skipped) {
     auto const k = static_cast<std::size_t>(K);
     std::vector<index_t> positions;
     for (std::size_t at = k; at < block.size(); at += k) {
         auto const target = brier_target(block, at, k);
-        if (is_counted(target, pad))
+        if (is_counted(target, special.eos, special.pad))
             positions.push_back(static_cast<index_t>(at / k) - 1);
         else if (!target.empty())
             ++skipped;
@@ -98,13 +99,15 @@ inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K,
 class chosen_parts {
 public:
     template <class Rule>
-    chosen_parts(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, token_id pad) :
-        K_(K), pad_(pad) {
+    chosen_parts(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K,
+                 special_tokens const& special) :
+        K_(K),
+        special_(special) {
         if (s.positions == 0) return;
         std::uint64_t positions = 0, patches = 0;
         for_each_block(blocks, s.block_tokens, K, [&](index_t, std::span<token_id const> block) {
             index_t skipped = 0;
-            positions += scorable(block, K, pad, skipped).size();
+            positions += scorable(block, K, special, skipped).size();
             patches += block.size() / static_cast<std::size_t>(K);
         });
         auto const wanted = static_cast<std::uint64_t>(s.positions);
@@ -115,18 +118,18 @@ public:
 
     // Scored predictions of the next block.
     [[nodiscard]] std::vector<index_t> positions(std::span<token_id const> block) {
-        auto all = scorable(block, K_, pad_, skipped_);
+        auto all = scorable(block, K_, special_, skipped_);
         if (positions_) std::erase_if(all, [&](index_t) { return !positions_->takes(); });
         return all;
     }
     // Whether the next patch is scored by the autoencoder.
     [[nodiscard]] bool takes_patch() { return !patches_ || patches_->takes(); }
-    // Positions skipped for PAD so far.
-    [[nodiscard]] index_t skipped_pad() const { return skipped_; }
+    // Positions skipped so far because their target reaches beyond its document.
+    [[nodiscard]] index_t skipped() const { return skipped_; }
 
 private:
     index_t K_;
-    token_id pad_;
+    special_tokens special_;
     index_t skipped_ = 0;
     std::optional<random_subset> positions_, patches_;
 };
@@ -169,7 +172,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
-    detail::chosen_parts chosen(blocks, settings, C.patch_size, special.pad);
+    detail::chosen_parts chosen(blocks, settings, C.patch_size, special);
     auto const screen = screen_if_faster<typename Space::scalar>(ctx, model.embed_tokens.weight.read());
     autoencoder_scoring<C, Space> scores(ctx, model, special.pad, settings.seed, ranks, screen.get());
     detail::for_each_block(blocks, settings, C.patch_size, ranks, [&](index_t number, std::span<token_id const> block) {
@@ -180,8 +183,8 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 }
 
 // Evaluates a language model on blocks, of which settings.batch are in memory at once. Each of the P - 1 predictions of
-// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, holds PAD or runs past the
-// block. Blocks are the sequences of the jackknife. With K < 4 every sample continues along its own tokens
+// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, reaches beyond its document or
+// the block. Blocks are the sequences of the jackknife. With K < 4 every sample continues along its own tokens
 // (count_pairs).
 //
 // Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1. So
@@ -200,7 +203,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     constexpr index_t K = Model::K;
     evaluation e = detail::begun(settings, table, model.vocabulary());
     detail::reseeded const scope_of_seed(ctx, settings.seed);
-    detail::chosen_parts chosen(blocks, settings, K, special.pad);
+    detail::chosen_parts chosen(blocks, settings, K, special);
     auto const screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());
     brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks, screen.get());
     autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed, ranks, screen.get());
@@ -209,7 +212,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
         detail::add_patches(patches, chosen, number, block);
     });
     scores.report_to(e);
-    e.skipped_pad = chosen.skipped_pad();
+    e.skipped = chosen.skipped();
     e.add(patches.result());
     return e;
 }
@@ -222,13 +225,13 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
                           token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
                           process_group* ranks = nullptr) {
     evaluation e = detail::begun(settings, table, model.vocabulary());
-    detail::chosen_parts chosen(blocks, settings, 1, special.pad);
+    detail::chosen_parts chosen(blocks, settings, 1, special);
     likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens, ranks);
     detail::for_each_block(blocks, settings, 1, ranks, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));
     });
     scores.report_to(e);
-    e.skipped_pad = chosen.skipped_pad();
+    e.skipped = chosen.skipped();
     return e;
 }
 

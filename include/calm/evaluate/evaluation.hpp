@@ -33,7 +33,7 @@ struct evaluation {
     std::optional<double> brier_lm_se;               // one standard error; empty for a BrierLM of 0
     index_t positions = 0;                           // scored
     index_t sequences = 0;                           // blocks with a scored position
-    index_t skipped_pad = 0;                         // positions skipped because their target has PAD
+    index_t skipped = 0;                             // positions skipped: their target reaches beyond its document
     index_t block = 0;                               // tokens per block
     std::string mode = "padded";                     // how documents are packed into blocks
     index_t samples = 0;                             // N per position
@@ -94,7 +94,7 @@ inline std::string to_json(evaluation const& e) {
                              metric{"brier_lm_se", one(e.brier_lm_se)},
                              metric{"positions", scored(e.positions)},
                              metric{"sequences", scored(e.sequences)},
-                             metric{"skipped_pad", scored(e.skipped_pad)},
+                             metric{"skipped", scored(e.skipped)},
                              metric{"block", e.block},
                              metric{"mode", std::string_view(e.mode)},
                              metric{"samples", scored(e.samples)},
@@ -141,9 +141,10 @@ inline std::string to_table(evaluation const& e) {
         scores("optimum", e.optimal_brier, e.optimal_brier_lm);
         scores("bigram", e.bigram_brier, e.bigram_brier_lm);
         scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
-        print("%lld positions of %lld blocks of %lld tokens, %lld left out for PAD; %lld samples per position\n",
+        print("%lld positions of %lld blocks of %lld tokens, %lld left out at the ends of documents; %lld samples per "
+              "position\n",
               static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
-              static_cast<long long>(e.skipped_pad), static_cast<long long>(e.samples));
+              static_cast<long long>(e.skipped), static_cast<long long>(e.samples));
         if (auto const why = not_positive(*e.brier); !why.empty())
             print("BrierLM is 0, without an error, because %s\n", why.c_str());
     }

@@ -28,9 +28,13 @@ constexpr std::size_t brier_patches(std::size_t K) {
     return (brier_orders + K - 1) / K;
 }
 
-// Whether to score a prediction: its target, the next max(K, 4) tokens, must be complete and contain no PAD.
-inline bool is_counted(std::span<token_id const> target, token_id pad) {
-    return target.size() >= brier_orders && std::find(target.begin(), target.end(), pad) == target.end();
+// Whether to score a prediction: its target, the next max(K, 4) tokens, must be complete and lie within one document.
+// So it has no PAD, and EOS only at its end. Models of every K are thus scored at the same kind of positions: only K >=
+// 4 pads behind EOS.
+inline bool is_counted(std::span<token_id const> target, token_id eos, token_id pad) {
+    if (target.size() < brier_orders) return false;
+    auto const last = target.end() - 1;
+    return *last != pad && std::find_if(target.begin(), last, [&](token_id t) { return t == pad || t == eos; }) == last;
 }
 
 // The target for predictions from token `first` of a block: the next max(K, 4) tokens, or empty if they run past the
