@@ -8,7 +8,7 @@ int main() {
     calm::context<> ctx(7);                     // seed 7, all threads
     calm::tensor<float, shape> gate(shape(1000)), up(shape(1000)), y(shape(1000));
     fill_normal(ctx, gate.view(), ctx.random(calm::stream::initialise));
-    fill_normal(ctx, up.view(), ctx.random(calm::stream::posterior));
+    fill_normal(ctx, up.view(), ctx.random(calm::stream::posterior));  // another stream, so other numbers
 
     // One pass over memory. An expression is not a value: it is computed where it is assigned.
     evaluate(ctx, y, silu(gate) * exp(up));

@@ -21,7 +21,7 @@ int main() {
     calm::tensor<float, shape> gate(shape(1000)), up(shape(1000)), dgate(shape(1000)), dup(shape(1000)),
         dy(shape(1000));
     fill_normal(ctx, gate.view(), ctx.random(calm::stream::initialise));
-    fill_normal(ctx, up.view(), ctx.random(calm::stream::posterior));
+    fill_normal(ctx, up.view(), ctx.random(calm::stream::posterior));  // another stream, so other numbers
     fill(ctx, dy.view(), 1.0F);
 
     // The expression with destinations for its gradients: one pass writes both.
@@ -36,6 +36,7 @@ int main() {
     // The gradient of a row that was broadcast is a sum over all rows.
     calm::tensor<float, calm::extents<8>> gain, dgain;
     fill(ctx, gain.view(), 2.0F);
+    // gate occurs twice: the first occurrence overwrites dgate, the later one adds to it. Two wrt would throw.
     differentiate(ctx, exp(wrt(gate, dgate)) / sum_axis1(exp(accumulate(gate, dgate))) * wrt(gain, dgain), dy);
     std::printf("dgain adds up to %.3f, one for each row\n", sum(ctx, dgain));
 
@@ -43,7 +44,7 @@ int main() {
     calm::tensor<double, calm::extents<7>> x, dx, y, dz;
     for (int i = 0; i < 7; ++i) x(i) = 5.0 * i - 15.0;
     evaluate(ctx, y, calm::apply<softplus>(x) * 2.0);
-    evaluate(ctx, dz, dz + 1.0);
+    evaluate(ctx, dz, dz + 1.0);  // a tensor begins with zeros, so dz = 1
     differentiate(ctx, calm::apply<softplus>(wrt(x, dx)) * 2.0, dz);
     for (int i = 0; i < 7; i += 3) std::printf("x %3.0f   2 softplus(x) %12.6e   slope %12.6e\n", x(i), y(i), dx(i));
 

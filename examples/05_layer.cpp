@@ -3,7 +3,7 @@
 #include <complex>
 #include <cstdio>
 
-#include "calm/eigen.hpp"
+#include "calm/eigen.hpp"  // products of complex numbers
 #include "calm/nn/linear.hpp"
 
 template <calm::index_t D, class Space = calm::space<>> struct gated {
@@ -29,7 +29,7 @@ template <calm::index_t D, class Space = calm::space<>> struct gated {
         auto const dgate = ctx.workspace.take<T>(dy.extents()), dup = ctx.workspace.take<T>(dy.extents());
         differentiate(ctx, sigmoid(wrt(s.gate.y, dgate)) * wrt(s.up.y, dup), dy);
         gate.backward(ctx, s.gate, dgate, dx);
-        up.backward(ctx, s.up, dup, dgate);
+        up.backward(ctx, s.up, dup, dgate);  // dgate is free now: it takes the gradient for x
         evaluate(ctx, dx, dx + dgate + dy);
     }
     template <class Visitor> void visit(Visitor& v) { visit_as("gate", gate, v), visit_as("up", up, v); }
@@ -44,8 +44,8 @@ int main() {
     for (int n = 3; auto const& p : parameters_of(layer))
         for (auto& weight : p.value) weight = 0.1 * ((n += 7) % 11) - 0.5;
     calm::tensor<number, calm::extents<2, 4>> x, dx, dy;
-    evaluate(ctx, x, x + 0.7);
-    evaluate(ctx, dy, dy + 1.0);  // the gradient of the sum of y
+    evaluate(ctx, x, x + 0.7);    // tensors begin with zeros, so x = 0.7
+    evaluate(ctx, dy, dy + 1.0);  // dy = 1, the gradient of the sum of y
     layer.backward(ctx, layer.forward(ctx, x), dy, calm::matrix_view<number, 4>(dx));
     for (auto const& p : parameters_of(layer)) {
         double worst = 0;

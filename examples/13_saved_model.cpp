@@ -21,6 +21,7 @@ int main(int count, char** arguments) try {
     auto const stored = calm::read_model_description(folder);
     auto const words = calm::load_tokenizer(stored);
     calm::calm_model<tiny> model(stored.vocabulary());
+    // Memory without gradients; the frozen autoencoder is allocated separately. calm::owned_model does both.
     calm::arena<> values("values"), *no_gradients = nullptr;
     allocate(model, values, no_gradients);
     allocate(model.ae_model, values, no_gradients);

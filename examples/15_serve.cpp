@@ -1,5 +1,5 @@
 // Answers as a server gives them, without its network: texts join a batch when they are asked for and leave it when
-// they end. A step makes one patch for every text, so that a new one waits for a patch and not for the others' ends.
+// they end. A step makes one patch of every text. So a new text waits for one patch, not until other texts end.
 #include <cstdio>
 #include <map>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "calm/open.hpp"
 #include "calm/sample/streamed_text.hpp"
 
-// What someone asks for, and at which step.
+// A prompt and the step at which it arrives.
 struct request {
     int step;
     std::string prompt;

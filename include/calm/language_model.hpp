@@ -42,10 +42,11 @@ namespace calm {
 
 // Settings of a new language_model.
 struct language_model_options {
-    token_id vocabulary = 512;  // tokens, learned from the text: 512 have about two bytes; tokenizer::byte_vocabulary,
-                                // 259, is the least
-    std::uint64_t seed = 1;     // of the initial weights and of training
-    int threads = 0;            // 0: all of the machine's; unused on a GPU
+    // Vocabulary size V, learned from the text; at least tokenizer::byte_vocabulary, 259. With 512 a token has about
+    // two bytes.
+    token_id vocabulary = 512;
+    std::uint64_t seed = 1;  // of the initial weights and of training
+    int threads = 0;         // 0: one per hardware thread; unused on a GPU
 };
 
 // Settings of a loaded language_model.
@@ -72,10 +73,13 @@ inline std::string to_string(training_report const& report) {
 // Length and reports of language_model::train. Give the minutes, or the steps of both models. With steps, equal seeds
 // give equal weights.
 struct language_model_training {
-    double minutes = 0;                                    // of both models, shared out as `calm train` does
-    index_t autoencoder_steps = 0;                         // only for a model without a trained autoencoder
-    index_t steps = 0;                                     // of the language model
-    bool is_generated = false;                             // generated text has no unseen patches (text_setting)
+    // Of both models. A quarter of it, at most 4 minutes, trains the autoencoder if that is not trained yet.
+    double minutes = 0;
+    index_t autoencoder_steps = 0;  // only for a model without a trained autoencoder
+    index_t steps = 0;              // of the language model
+    // True for text of a grammar, such as stories: the autoencoder is then not trained on random patches, and blocks
+    // are longer.
+    bool is_generated = false;
     std::function<void(training_report const&)> log = {};  // called about ten times per model
     std::function<bool()> stop = {};  // true ends the training, after at most one more step (on a GPU, ten)
 };

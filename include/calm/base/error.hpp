@@ -1,5 +1,6 @@
 #pragma once
-// An error message names the expected state, the state found, and the remedy. The library prints nothing.
+// The exception type of the library. Its message names the expected state, the state found, and the remedy. The library
+// prints nothing.
 
 #include <concepts>
 #include <cstddef>

@@ -43,7 +43,8 @@ template <class Model> auto whole_parameters(Model& model) {
 }  // namespace detail
 
 // Loads the weights of a stored autoencoder into a model on any device. The model must have memory (calm::allocate) and
-// the vocabulary of the file. Throws errc::config with every differing size, and errc::model_file.
+// the vocabulary of the file. Throws errc::config with every differing size, errc::model_file, and errc::usage for a
+// model on the CPU without memory.
 template <autoencoder_configuration C, class Space>
 void load_autoencoder(context<typename Space::backend> const& ctx, stored_model const& from,
                       autoencoder<C, Space>& model) {
@@ -51,7 +52,8 @@ void load_autoencoder(context<typename Space::backend> const& ctx, stored_model 
     load_weights(ctx, *from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
-// Loads a whole CALM including its autoencoder. Throws as load_autoencoder.
+// Loads a whole CALM including its autoencoder. Both need memory: calm::allocate for each, or an owned_model. Throws as
+// load_autoencoder.
 template <model_configuration auto C, class Space>
 void load_calm(context<typename Space::backend> const& ctx, stored_model const& from, calm_model<C, Space>& model) {
     require_match(C, model.vocabulary(), from);

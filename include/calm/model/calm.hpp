@@ -39,7 +39,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     backbone_type transformer;  // the backbone
     head_type generator;        // the head's network: samples and scores the next latent
 
-    // A model for V token ids, without memory until `allocate`.
+    // A model for V token ids, without memory until `allocate`. allocate(model, ...) leaves out the frozen autoencoder:
+    // call allocate(model.ae_model, ...) too, or use owned_model.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
         ae_model(vocabulary), transformer(vocabulary), generator(vocabulary) {}
     [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: valid ids are 0 .. V - 1
@@ -114,8 +115,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return b;
     }
 
-    // Forward and backward of one micro-batch. The loss is the mean loss of the next patch over all R positions. Weight
-    // times its gradient is added to the parameter gradients. docs/mathematics.md defines the loss of every head.
+    // Forward and backward of one micro-batch. Overwrites `loss` with the mean over all R positions of the loss of the
+    // next patch. Adds `weight` times its gradient to the parameter gradients. docs/mathematics.md defines the loss of
+    // every head.
     // `noise` is the number of positions in earlier micro-batches of the step, which determines the noise of the head,
     // or that noise itself (energy_head::given_noise). Does not wait for the device. Restores ctx.saved on return.
     template <class Noise = rng_counter>

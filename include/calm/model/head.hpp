@@ -31,8 +31,9 @@ struct number_field {
     friend constexpr bool operator==(number_field const&, number_field const&) = default;
 };
 
-// Forward FLOPs of a head's products, counted as in `flops`. In training, each position costs shared + scored + N *
-// trained.
+// FLOPs of a head's products in a forward pass, per position; a multiply-add counts as 2 (flops::product). A training
+// step counts 3 (shared + scored + N trained), for forward and backward. Programs report them, and `sweep --teraflops`
+// derives the length of a run from them; they change no other result.
 struct head_flops {
     double shared;      // depends on the hidden state only
     double trained;     // per sample in training: a third of forward plus backward

@@ -81,7 +81,9 @@ struct any_visitor {
 //                               adds the losses of R positions to total, and their gradients to those of the
 //                               parameters; position r has index first + r in the step, which determines its noise
 //   sample(ctx, z, in, rngs, noise_scale)
-//                               z (R N, L): draws N latents for each of R hidden states, with noise from `rngs` (R)
+//                               z (R N, L): draws N = z.extent(0) / R latents for each of R hidden states, with noise
+//                               from `rngs` (R). noise_scale multiplies the noise: sqrt(T) with the sampler `noise`,
+//                               otherwise 1. Releases what it takes from ctx.saved and ctx.workspace
 //   visit(visitor)              names its parameters, as a layer does
 // docs/extending.md has the details.
 template <class Network, auto C, class Space>

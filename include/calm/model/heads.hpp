@@ -34,7 +34,7 @@ inline std::vector<head_traits const*> const& known_heads() {
 }
 
 // Registers a head, so that models with it can be read from files. Call it at program start; repeated calls have no
-// effect. Throws errc::usage if a different head has the same name or architecture.
+// effect. Not thread-safe. Throws errc::usage if a different head has the same name or architecture.
 template <generative_head Head> void add_head() {
     auto const& added = head_traits_of<Head>();
     for (auto const* const known : known_heads()) {

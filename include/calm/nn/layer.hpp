@@ -1,9 +1,11 @@
 #pragma once
 // What layers have in common. A layer is any type with
 //     saved_activations forward(ctx, x) const
-//         saved.y is the result; memory comes from ctx.saved
+//         from rows x (R, inputs) to rows saved.y (R, outputs), in ctx.saved. It may keep a view of x, which must live
+//         until backward
 //     void backward(ctx, saved, dy, dx)
-//         overwrites dx, accumulates parameter gradients; may consume saved, never reads saved.y
+//         overwrites dx (R, inputs), accumulates parameter gradients. It may consume saved, but never reads saved.y and
+//         never changes dy (R, outputs). dx must not overlap dy: a residual reads dy afterwards
 //     void visit(visitor)
 //         names its parameters
 // and the sizes `inputs` and `outputs`. Optional are

@@ -190,7 +190,7 @@ template <class Model> std::vector<any_parameter<space_of<Model>>> frozen_parame
 }
 
 // Assigns zeroed memory to every parameter's value and, unless gradients is null, to its gradient. The arenas own the
-// memory. Throws errc::memory.
+// memory and must outlive the model. Throws errc::memory.
 template <class Model, class Backend> void allocate(Model& model, arena<Backend>& values, arena<Backend>* gradients) {
     static_assert(std::is_same_v<Backend, typename space_of<Model>::backend>,
                   "calm::allocate: the model and the memory have different backends");

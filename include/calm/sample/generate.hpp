@@ -28,9 +28,13 @@ template <class OnTokens> bool notify(OnTokens& on_tokens, std::size_t prompt, s
 }  // namespace detail
 
 // Continues every prompt (ids without BOS), each after its own BOS; results are in the order of the prompts. After each
-// patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text. A text ends at
-// EOS or another of settings.ends, which is dropped with the rest of its patch, or after exactly max_tokens; the next
-// prompt then takes its place.
+// patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text; the span is valid
+// during the call. A text ends at EOS or another of settings.ends, which is dropped with the rest of its patch, or
+// after exactly max_tokens; the next prompt then takes its place.
+//
+// Throws errc::usage for settings outside of their ranges or a prompt that needs BOS or PAD where the vocabulary has
+// none, errc::tokenizer for an id outside of the vocabulary, errc::non_finite, errc::memory, and the errors of
+// on_tokens.
 //
 // Patch p of prompt i draws with number p of stream::generation at step prompt_number + i, for any round, at_once and
 // threads. On the cpu these change no bit; on a device they change how many rows a product has, and with it the order

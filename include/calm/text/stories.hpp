@@ -130,7 +130,7 @@ inline constexpr std::string_view story_template =
     return detail::tell_story(choices);
 }
 
-// The first n stories of a split.
+// The first n stories of a split. In the source `stories:N` of programs and read_text, N counts tokens instead.
 [[nodiscard]] inline std::vector<std::string> stories(std::size_t n, std::uint64_t data_seed = 1,
                                                       split of = split::train) {
     std::vector<std::string> all;

@@ -103,8 +103,8 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
                   ranks);
 }
 
-// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source must fill
-// whole blocks. Throws as train_autoencoder.
+// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source fills
+// whole blocks of recipe.block_tokens tokens: give text_blocks the same length. Throws as train_autoencoder.
 template <model_configuration auto C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,

@@ -1,5 +1,7 @@
 #pragma once
-// A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals.
+// A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals. Not
+// thread-safe: one call at a time. On the CPU several threads may compute with one constant model, each with its own
+// context.
 
 #include <algorithm>
 #include <array>
@@ -32,18 +34,24 @@ template <class Backend> class context_base {
 public:
     using backend = Backend;
 
-    std::uint64_t seed;                            // of every random key
-    std::uint32_t step = 0;                        // of the run: part of every random key
-    index_t micro_batch = 0;                       // index in the step, which has micro-batches of equal size
-    arena<Backend> saved{"saved activations"};     // what backward needs from forward
-    arena<Backend> workspace{"workspace"};         // of an operation or layer while it runs
+    std::uint64_t seed;  // of every random key
+    // Number of the training step, part of every random key. train_autoencoder, train_calm and train_autoregressive set
+    // it. A training loop of your own must set it too, or every step draws the same noise.
+    std::uint32_t step = 0;
+    index_t micro_batch = 0;  // index in the step, which has micro-batches of equal size
+    // What forward, extend and prepare return, including what backward needs. It stays until the caller rewinds the
+    // arena, usually with an arena_scope around each step.
+    arena<Backend> saved{"saved activations"};
+    // Temporaries. A function releases what it takes here, except a result that it returns here (new_total).
+    arena<Backend> workspace{"workspace"};
     arena<> staging{"staging"};                    // host data on its way to a device
     bf16_copies<Backend> const* copies = nullptr;  // of factors of bf16 products, or null
     // Hook: backward calls it after a linear layer has added to its gradients. Contributions to all gradients requested
     // earlier are in place by then. May be empty.
     std::function<void()> after_gradients;
 
-    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }  // of this step
+    // The key of this step's random numbers of that stream, for fill_normal and the like.
+    [[nodiscard]] key random(stream s) const { return {seed, s, step}; }
     // The RNG counter at which this micro-batch starts, given the number of draws per micro-batch.
     [[nodiscard]] rng_counter micro_batch_counter(index_t draws_per_micro_batch) const {
         return {draws_per_micro_batch, micro_batch};
@@ -87,7 +95,8 @@ template <class Backend, class Context> class device_context_base : public conte
 public:
     bool products_in_bf16 = false;  // of float; multiply_in_bf16 sets it
 
-    // For kernels: they read the step from device memory, so a replayed kernel draws for the step in which it runs.
+    // The key of this step's random numbers of that stream, for fill_normal and the like. Kernels read the step from
+    // device memory, so a replayed kernel draws for the step in which it runs.
     [[nodiscard]] key random(stream s) const {
         sync_step();
         return {this->seed, s, this->step, live_->data()};
@@ -159,7 +168,9 @@ template <class Backend> class context : public detail::context_base<Backend> {
     static_assert(host_memory<Backend>, "calm::context: this backend has another context: include its header");
 
 public:
-    // threads: 0 uses all of the machine's. A seed gives the same bits for any number of threads.
+    // threads: 0 means one per hardware thread; give 1 if your program has threads of its own. The calling thread is
+    // one of them, the others start with the first call that needs them. A seed gives the same bits for any number of
+    // threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 

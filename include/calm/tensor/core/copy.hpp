@@ -1,5 +1,6 @@
 #pragma once
-// Data transfer between the host and a backend. Host backends use the data in place; devices get copies.
+// Data transfer between the host and a backend. Host backends use the data in place; devices get copies. Copies within
+// one backend are in tensor/ops/rows.hpp.
 
 #include <algorithm>
 #include <cstddef>

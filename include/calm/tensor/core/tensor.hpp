@@ -1,5 +1,6 @@
 #pragma once
-// A tensor owns its memory and only moves. Pass views.
+// A tensor owns its memory and only moves. Pass views. To copy one, make another of its shape and call copy(ctx,
+// to.view(), from.view()).
 
 #include <memory>
 
@@ -26,6 +27,7 @@ public:
         require_memory(data_ != nullptr, shape);
         memory::clear(data_.get(), bytes(shape));
     }
+    // A moved-from tensor has no memory. It may only be destroyed, or another tensor may be assigned to it.
     tensor(tensor&&) noexcept = default;
     tensor& operator=(tensor&&) noexcept = default;
 
@@ -42,7 +44,7 @@ public:
     [[nodiscard]] index_t extent(std::size_t r) const { return extents_[r]; }  // size r of the shape
     [[nodiscard]] index_t size() const { return extents_.size(); }             // number of elements
 
-    // The element with one index per dimension, checked; for host memory. See view.
+    // The element with one index per dimension, in host memory. Throws errc::usage for an index outside of the shape.
     template <std::convertible_to<index_t>... Index> T& operator()(Index... indices) { return view()(indices...); }
     // The element, read only.
     template <std::convertible_to<index_t>... Index> T const& operator()(Index... indices) const {

@@ -2,8 +2,11 @@
 // Single-use element-wise expressions: `y = silu(gate) * up` is one loop over memory, and
 // `differentiate(ctx, silu(wrt(gate, dgate)) * wrt(up, dup), dy)` is one more, which writes both gradients.
 //
-// An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal
-// (`x = x + y`); any other overlap of memory throws, in every build.
+// An operand is a named tensor, a view, a number or a temporary sub-expression. Two operands have equal shapes, or one
+// is broadcast: a row (D) or a column (R, 1) next to (R, D), where R may be several sizes. The compiler recognises a
+// column by its static size 1; column(v) makes one of a vector (R).
+//
+// Same-index aliasing is legal (`x = x + y`); any other overlap of memory throws, in every build.
 
 #include "calm/tensor/detail/expr/by_rows.hpp"
 #include "calm/tensor/detail/expr/operands.hpp"
@@ -177,7 +180,8 @@ template <class V, tensor_operand A> auto tee(V&& to, A&& a) {
     return expression<tree_type, decltype(shape), typename X::backend>({e.tree(), out.data()}, shape);
 }
 
-// x as an operand whose gradient is written to dx, of x's shape.
+// x as an operand whose gradient is written to dx, of x's shape. If x occurs several times, only its first occurrence
+// may be a wrt with this dx: the later ones are accumulate(x, dx).
 template <class X, class DX> auto wrt(X const& x, DX&& dx) {
     return detail::make_variable(detail::as_view(x), detail::as_view(dx), false);
 }
@@ -243,8 +247,8 @@ template <detail::context_type Context, tensor_operand A> void differentiate_sum
     detail::differentiate_from(ctx, e, detail::constant_cotangent<T>{static_cast<T>(scale)}, {});
 }
 
-// The sum of all elements of an expression, accumulated in double for float; 0 in a dry run. The order of the additions
-// depends only on the shape.
+// The sum of all elements of an expression, on the host, so it waits for a device; 0 in a dry run. For float it is
+// accumulated and returned in double. The order of the additions depends only on the shape.
 template <class Backend, tensor_operand A> auto sum(context<Backend>& ctx, A&& a) {
     auto e = detail::as_expression(std::forward<A>(a));
     if constexpr (std::remove_cvref_t<decltype(e.tree())>::by_rows)

@@ -350,7 +350,8 @@ template <class C, class Y> auto with_gate(C const& gate, C const& up, Y const& 
     return detail::product_results<detail::product_epilogue::gated, Y, C, C>{{{gate}, {up}}, y};
 }
 
-// c (M, N) = or += a (M, K) b (K, N), plus what `with` adds.
+// c (M, N) = a (M, K) b (K, N); with into::accumulate c += a b. `with` may instead add a bias (N) to every row, and a
+// residual (M, N). c must not overlap a or b.
 // Operands: tensors and views (leading dimensions are merged), transposed(x), columns<..>(x), activations; a may be
 // rms_norm_prologue. With c = side_by_side(...) and b = side_by_side(...), as many products of a as there are matrices;
 // with_silu and with_gate are destinations with an epilogue. Results are bit-identical to separate operations, except
