@@ -1,5 +1,6 @@
 #pragma once
 // An error message names the expected state, the state found, and the remedy. The library prints nothing.
+// Example: tests/base/error_test.cpp, requirements_are_checked_and_reported
 
 #include <concepts>
 #include <cstddef>

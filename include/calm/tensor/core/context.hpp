@@ -1,5 +1,6 @@
 #pragma once
 // A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals.
+// Example: tests/tensor/context_test.cpp, keys_hold_the_seed_the_stream_and_the_step
 
 #include <algorithm>
 #include <array>

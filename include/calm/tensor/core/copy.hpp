@@ -1,5 +1,6 @@
 #pragma once
 // Data transfer between the host and a backend. Host backends use the data in place; devices get copies.
+// Example: tests/emulated/device_test.cpp, numbers_are_copied_to_the_device_and_back
 
 #include <algorithm>
 #include <cstddef>

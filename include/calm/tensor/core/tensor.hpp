@@ -1,5 +1,6 @@
 #pragma once
 // A tensor owns its memory and only moves. Pass views.
+// Example: examples/02_tensor.cpp
 
 #include <memory>
 

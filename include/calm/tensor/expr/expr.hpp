@@ -4,6 +4,7 @@
 //
 // An operand is a named tensor, a view, a number or a temporary sub-expression. Same-index aliasing is legal
 // (`x = x + y`); any other overlap of memory throws, in every build.
+// Example: examples/03_expression.cpp
 
 #include "calm/tensor/detail/expr/by_rows.hpp"
 #include "calm/tensor/detail/expr/operands.hpp"
