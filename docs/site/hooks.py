@@ -17,7 +17,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 KATEX = Path("/usr/share/javascript/katex")
-API = ROOT / "build" / "site-api"  # Doxygen's output, kept while the headers do not change
+API = ROOT / "build" / "site-api"  # Doxygen's output, kept while headers and examples do not change
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 # A paragraph that does not begin with a list item and has one.
@@ -69,9 +69,10 @@ def on_config(config):
 
 
 def build_api() -> dict[Path, str]:
-    """Builds the C++ API in API/api if a header is newer. The page of each public header."""
+    """Builds the C++ API in API/api if a header or an example is newer. The page of each public header."""
     tags = API / "calm.tag"
-    inputs = [*(ROOT / "include").rglob("*"), DOCS / "Doxyfile", DOCS / "reference-filter", *(DOCS / "site").glob("api*")]
+    inputs = [*(ROOT / "include").rglob("*"), DOCS / "Doxyfile", *DOCS.glob("*-filter"), *(DOCS / "site").glob("api*")]
+    inputs += [file for folder in ("examples", "tests", "apps") for file in (ROOT / folder).rglob("*.[ch]*")]
     if not tags.exists() or tags.stat().st_mtime < max(file.stat().st_mtime for file in inputs):
         shutil.rmtree(API, ignore_errors=True)
         API.mkdir(parents=True)

@@ -1,5 +1,6 @@
 #pragma once
 // Shared basics: errors, random numbers, tokens, bf16, quoted text.
+// Example: examples/10_temperature.cpp, main
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"

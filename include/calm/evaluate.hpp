@@ -1,5 +1,6 @@
 #pragma once
 // Evaluation on unseen text: BrierLM, likelihoods of autoregressive models, the accuracy of autoencoders.
+// Example: examples/13_saved_model.cpp, main
 
 #include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluate.hpp"

@@ -3,6 +3,7 @@
 // context, a tokenizer, the encoded text and a model. For a GPU also include calm/cuda.hpp, in a file that nvcc
 // compiles. For several processes, checkpoints or other recipes use the layer below: calm/train.hpp, calm/io.hpp and
 // calm/runs.hpp. Links libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
+// Example: examples/01_first_model.cpp
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
 #pragma once
 // Layers: forward, backward, visit.
+// Example: examples/06_network.cpp
 
 #include "calm/nn/attention.hpp"
 #include "calm/nn/embedding.hpp"

@@ -4,6 +4,7 @@
 // calm/language_model.hpp needs neither, but the sizes when the program is compiled. The program itself needs no CUDA
 // for a model on a GPU, which nvcc compiles in some minutes. Not in calm/calm.hpp. Links libpcre2-8, simdjson, zlib and
 // zstd; needs nlohmann-json.
+// Example: examples/14_open.cpp
 
 #include <algorithm>
 #include <charconv>

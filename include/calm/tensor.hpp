@@ -1,5 +1,6 @@
 #pragma once
 // Shapes, memory, lazy expressions, execution.
+// Example: examples/03_expression.cpp
 
 #include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/arena.hpp"

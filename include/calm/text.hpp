@@ -1,5 +1,6 @@
 #pragma once
 // Text: tokenizers, documents, corpora, reference models. Links libpcre2-8, simdjson, zlib and zstd.
+// Example: examples/09_tokenizer.cpp
 
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"

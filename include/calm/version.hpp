@@ -1,5 +1,6 @@
 #pragma once
 // The version of these headers, by semver.org: before 1.0 a new minor version may change interfaces.
+// Example: tests/consumer/project/expression.cpp
 
 #include <compare>
 #include <tuple>

@@ -1,5 +1,6 @@
 #pragma once
 // 16-bit floating-point numbers. bfloat16 is the upper half of a float: the same exponent range, 8 bits of significand.
+// Example: tests/base/bf16_test.cpp, a_float_is_rounded_as_a_double_is
 
 #include <algorithm>
 #include <bit>

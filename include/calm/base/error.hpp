@@ -1,6 +1,7 @@
 #pragma once
 // The exception type of the library. Its message names the expected state, the state found, and the remedy. The library
 // prints nothing.
+// Example: tests/base/error_test.cpp, requirements_are_checked_and_reported
 
 #include <concepts>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // CALM_HD marks functions for the host and, when nvcc compiles them, for the device.
+// Example: examples/11_block_kernel.cpp, row_maximum
 
 #ifdef __CUDACC__
 // Written before a function; empty without nvcc.

@@ -1,6 +1,7 @@
 #pragma once
 // Escapes and shortens untrusted text (names and values from files, paths, options, variables) for messages and tables,
 // so that no terminal interprets it.
+// Example: tests/base/quoted_test.cpp, quoted_file_text_is_shortened
 
 #include <algorithm>
 #include <cstddef>

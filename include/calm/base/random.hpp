@@ -1,6 +1,7 @@
 #pragma once
 // Counter-based random numbers: a function of key and position, by Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011).
 // Results do not depend on threads, launch shape or ranks, and noise is never stored. Host and device share this code.
+// Example: examples/10_temperature.cpp, main
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,6 @@
 #pragma once
+// Token ids, and the limits of vocabularies.
+// Example: examples/09_tokenizer.cpp
 
 #include <cstdint>
 

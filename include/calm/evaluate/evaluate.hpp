@@ -1,6 +1,7 @@
 #pragma once
 // Evaluates models on unseen text: BrierLM and its references, the loss of the head, the accuracy of the autoencoder
 // (docs/mathematics/scores.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
+// Example: examples/13_saved_model.cpp, main
 
 #include <cstddef>
 #include <cstdint>

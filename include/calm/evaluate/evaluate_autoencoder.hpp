@@ -1,6 +1,7 @@
 #pragma once
 // How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics/autoencoder.md). Sizes: K tokens per
 // patch, L latent.
+// Example: tests/train/evaluate_test.cpp, a_decoded_pad_is_no_right_token
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // Results of an evaluation: a value, a JSON line for programs, a table for people.
+// Example: tests/train/evaluate_test.cpp, an_evaluation_is_one_json_object_and_a_table
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,6 @@
 #pragma once
 // Settings for evaluating a language model, which all ranks of an evaluation must share.
+// Example: examples/13_saved_model.cpp, main
 
 #include <cstdint>
 #include <string>

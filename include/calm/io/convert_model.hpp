@@ -1,5 +1,6 @@
 #pragma once
 // Converts a stored model: from any published layout to safetensors, in another precision, in one file or several.
+// Example: tests/io/convert_model_test.cpp, every_layout_becomes_the_same_file
 
 #include <array>
 #include <cstdint>

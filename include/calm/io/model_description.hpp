@@ -11,6 +11,7 @@
 // - key.number(value) for a number of the head;
 // - key.object(name, member, make) for an object that starts as make().
 // `describes_numbers`: keys of this object may affect computations, so every key must be known.
+// Example: tests/io/model_description_test.cpp, kinds_have_their_published_names
 
 #include <algorithm>
 #include <cstdint>

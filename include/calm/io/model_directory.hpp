@@ -1,5 +1,6 @@
 #pragma once
 // Reads and writes model directories: config.json, model.safetensors and the files next to them.
+// Example: tests/io/model_directory_test.cpp, check_input_is_kept
 
 #include <map>
 #include <string>

@@ -1,5 +1,6 @@
 #pragma once
 // Tensors in .safetensors files: 8 bytes of header length, a JSON header, then the bytes of all tensors without gaps.
+// Example: tests/io/safetensors_test.cpp, files_of_the_reference_are_read_and_written_again
 
 #include <algorithm>
 #include <cstddef>

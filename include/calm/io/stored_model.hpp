@@ -1,5 +1,6 @@
 #pragma once
 // The contents of a model directory, before the model is built, to choose a compiled configuration.
+// Example: examples/13_saved_model.cpp, main
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // The weights of a model directory, in any published layout.
+// Example: tests/io/shard_index_test.cpp, several_files_are_one_table
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // Tensors by name, whatever files hold them: the form in which weights are read.
+// Example: tests/io/int8_tensors_test.cpp, floats_of
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 // Saves and loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a
 // model.
+// Example: tests/io/weights_test.cpp, bf16_weights_are_written_unchanged
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #pragma once
 // BrierLM: the quality of a language model, estimated from samples alone (arXiv 2510.27688; Brier-n, BrierLM and its
 // error in docs/mathematics/scores.md). Host code on token ids.
+// Example: tests/loss/brier_test.cpp, a_perfect_model_of_a_deterministic_text_has_100
 
 #include <algorithm>
 #include <array>

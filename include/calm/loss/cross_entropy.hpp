@@ -2,6 +2,7 @@
 // Cross-entropy and argmax over the vocabulary: logits x E^T of rows x (R, D) and a table E (V, D). Logits are computed
 // for one block of rows at a time, in chunks of the vocabulary on the cpu, so all R x V of them never exist at once.
 // With float rows the table may be bf16.
+// Example: tests/loss/cross_entropy_fixture_test.cpp, agrees_with_the_reference
 
 #include "calm/loss/detail/block/cross_entropy.hpp"
 #include "calm/loss/detail/block/screened_argmax.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 // The energy score (Gneiting and Raftery 2007; docs/mathematics/energy.md) and its gradient, computed in one pass that
 // stores neither targets nor differences.
+// Example: tests/loss/energy_score_test.cpp, pieces_equal_the_whole
 
 #include <type_traits>
 

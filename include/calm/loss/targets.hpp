@@ -1,5 +1,6 @@
 #pragma once
 // Targets of the energy score: y_m = mean + exp(log_std) eps.
+// Example: tests/loss/energy_score_test.cpp, drawn_targets_are_the_keyed_normals
 
 #include <cstdint>
 

@@ -2,6 +2,7 @@
 // CALM's autoencoder (docs/mathematics/autoencoder.md; Kingma and Welling 2013). The encoder maps K tokens to the
 // posterior of one latent vector, the decoder maps a latent back to tokens. Patches are independent. Sizes: R patches
 // of K tokens, D hidden, L latent, V vocabulary.
+// Example: tests/model/gradients_test.cpp, the_whole_autoencoder_by_central_differences
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,6 @@
 #pragma once
 // The training objective of an autoencoder: its settings and its losses.
+// Example: tests/model/gradients_test.cpp, the_whole_autoencoder_by_central_differences
 
 #include "calm/tensor/core/extents.hpp"
 

@@ -2,6 +2,7 @@
 // The autoregressive baseline for CALM (docs/mathematics/autoregressive.md): the backbone's Llama stack on tokens, with
 // a softmax over the vocabulary for the next token. Sizes: B sequences, P positions, K tokens per position, R =
 // B (P - 1) predictions, V vocabulary.
+// Example: tests/model/autoregressive_fixture_test.cpp, a_tied_table_has_the_gradients_of_both_places
 
 #include <span>
 

@@ -1,6 +1,7 @@
 #pragma once
 // CALM's language model: frozen autoencoder, backbone and the generative head that the configuration names. Sizes: B
 // sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
+// Example: examples/08_configuration.cpp, describe
 
 #include <span>
 

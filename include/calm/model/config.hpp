@@ -2,6 +2,7 @@
 // A configuration is a constexpr value that serves as the template argument of the models: patch size K, latent size L,
 // widths, depths and head. Vocabulary, batch size, length, N, M, beta and learning rates are run-time values. The
 // model's space (tensor/core/space.hpp) determines device and number types.
+// Example: examples/08_configuration.cpp
 
 #include <string_view>
 #include <type_traits>

@@ -2,6 +2,7 @@
 // FLOPs of the matrix products, computed from a configuration: per patch, per token of an autoregressive model, or per
 // update of Muon. Norms, activations and random numbers are not counted. Divide counts per patch by K for counts per
 // token.
+// Example: tests/model/flops_test.cpp, the_parts_of_calm_m_have_the_published_flops
 
 #include <algorithm>
 #include <cmath>

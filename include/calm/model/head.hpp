@@ -2,6 +2,7 @@
 // Interface of a generative head: an aggregate of its sizes that names its network, its objective and its fields.
 // Files, run records, command lines and tables enumerate these fields, so each head is a single header. `any_head` is a
 // type-erased head for files and programs.
+// Example: examples/07_head.cpp, guess
 
 #include <algorithm>
 #include <concepts>

@@ -1,5 +1,6 @@
 #pragma once
 // The interface between calm_model and the network of a head: one bundle of inputs, one of gradients.
+// Example: examples/07_head.hpp, guessing_head
 
 #include <span>
 

@@ -1,5 +1,6 @@
 #pragma once
 // The registry of heads: the library's own and those that a program adds. Files and command lines name heads from it.
+// Example: tests/io/heads_directory_test.cpp, a_head_is_found_by_its_names
 
 #include <string>
 #include <string_view>

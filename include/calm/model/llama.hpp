@@ -1,6 +1,7 @@
 #pragma once
 // The Llama stack (attention in docs/mathematics/layers.md; Touvron et al. 2023), shared by the backbone and the
 // autoregressive model. Each of them supplies its own input and output. Sizes: B sequences, P positions, R = B P rows.
+// Example: tests/emulated/launches_test.cpp, a_layer_of_a_patch_is_six_launches
 
 #include <span>
 #include <vector>

@@ -1,5 +1,6 @@
 #pragma once
 // A model that owns the memory of its parameters.
+// Example: tests/model/owned_model_test.cpp, a_model_has_its_memory_wherever_it_moves
 
 #include "calm/nn/param.hpp"
 

@@ -1,5 +1,6 @@
 #pragma once
 // Configurations by name: small ones for a CPU, and the published ones.
+// Example: tests/model/presets_test.cpp, published_models_have_the_published_parameters
 
 #include "calm/model/config.hpp"
 #include "calm/model/heads/energy.hpp"

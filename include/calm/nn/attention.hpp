@@ -1,5 +1,6 @@
 #pragma once
 // Rotary causal attention with grouped key and value heads. Vaswani et al. 2017; Su et al. 2021.
+// Example: tests/nn/attention_test.cpp, values_by_the_definition
 
 #include <span>
 

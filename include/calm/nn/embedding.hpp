@@ -1,5 +1,6 @@
 #pragma once
 // An embedding table with V rows, one for each token id. V is a run-time size.
+// Example: tests/nn/embedding_test.cpp, gradients_by_the_complex_step
 
 #include "calm/base/token.hpp"
 #include "calm/nn/param.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 // Keys and values of the positions processed so far, so that generation need not recompute them.
+// Example: tests/nn/kv_cache_test.cpp, sequences_grow_and_shrink_on_their_own
 
 #include <algorithm>
 #include <cstdint>

@@ -19,6 +19,7 @@
 //         backward takes an addend as last argument
 //     void backward(ctx, saved, dy, no_gradient)
 //         accumulates parameter gradients only
+// Example: tests/nn/linear_test.cpp, only_the_parameters
 
 #include <optional>
 #include <tuple>

@@ -1,5 +1,6 @@
 #pragma once
 // y = x W^T + b, with W stored (out, in) as in the published checkpoints.
+// Example: examples/05_layer.cpp, gated
 
 #include "calm/nn/layer.hpp"
 #include "calm/tensor/ops/matmul.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 // SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
+// Example: tests/nn/mlp_test.cpp, check_that_it_extends_as_forward
 
 #include "calm/nn/linear.hpp"
 

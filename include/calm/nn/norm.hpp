@@ -1,5 +1,6 @@
 #pragma once
 // Normalisation of rows with trained gains. Result: how a layer stores its output.
+// Example: tests/nn/norm_test.cpp, a_layer_adds_its_own_eps
 
 #include "calm/nn/layer.hpp"
 #include "calm/tensor/ops/matmul.hpp"

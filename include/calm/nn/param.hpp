@@ -1,6 +1,7 @@
 #pragma once
 // Parameters: a value, its gradient and its initialiser. Models are aggregates of layers. `visit` names every parameter
 // once, and counting, initialisation, loading, saving, clipping, the optimizer and gradient checks all use it.
+// Example: examples/06_network.cpp, main
 
 #include <cmath>
 #include <span>

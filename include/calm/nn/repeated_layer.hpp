@@ -1,5 +1,6 @@
 #pragma once
 // One layer type repeated N times in sequence.
+// Example: tests/nn/repeated_layer_test.cpp, layers_are_numbered_from_the_first
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Combinators: `sequential` applies layers in sequence, `residual` adds a layer's input to its output.
+// Example: examples/06_network.cpp
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #pragma once
 // Ranks as MPI processes, on one machine or many, started by mpirun or srun. Empty without <mpi.h>; links MPI (the
 // CMake target calm::mpi).
+// Example: apps/run/ranks.cpp, run_by_mpi
 
 #if __has_include(<mpi.h>)
 

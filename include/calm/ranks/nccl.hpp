@@ -1,6 +1,7 @@
 #pragma once
 // The NCCL library for nccl_transport.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
 // calm::nccl).
+// Example: tests/cuda/host/nccl_test.cu, one_rank_begins_and_ends
 
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
 

@@ -1,6 +1,7 @@
 #pragma once
 // HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_endpoint::mac. Empty without <openssl/hmac.h>; links
 // libcrypto (the CMake target calm::openssl).
+// Example: apps/run/ranks_secret.cpp, mac_of_this_program
 
 #if __has_include(<openssl/hmac.h>)
 

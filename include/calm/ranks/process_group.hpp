@@ -2,6 +2,7 @@
 // Communication between ranks. A rank is one of R processes or threads that do one job together, each with its own
 // memory; ranks are numbered 0 .. R - 1. A backend (thread_ranks.hpp, mpi.hpp, tcp.hpp) exchanges bytes between all
 // pairs of ranks; all operations are made of that exchange.
+// Example: tests/ranks/process_group_test.cpp, broadcast_and_gather_deliver_the_bytes
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // Ranks as processes that find each other by TCP, on one machine or many, without MPI.
+// Example: tests/ranks/tcp_test.cpp, begun
 
 #include <poll.h>
 

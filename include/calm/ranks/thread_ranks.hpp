@@ -1,5 +1,6 @@
 #pragma once
 // Ranks as threads of this process: to test code for ranks, and that results do not depend on their number.
+// Example: tests/ranks/process_group_test.cpp, what_comes_of
 
 #include <algorithm>
 #include <chrono>

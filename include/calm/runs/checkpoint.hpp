@@ -2,6 +2,7 @@
 // A checkpoint: a model directory (calm/io.hpp) with training.safetensors, the optimizer state, with state.json,
 // counters and settings, and with the manifest, which is written last. It has everything that a run needs to resume bit
 // for bit.
+// Example: tests/runs/checkpoint_test.cpp, a_record_is_read_back_completely
 
 #include <algorithm>
 #include <cstddef>

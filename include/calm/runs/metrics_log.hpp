@@ -1,5 +1,6 @@
 #pragma once
 // The metrics of a run: a file with one JSON object per line.
+// Example: tests/runs/metrics_log_test.cpp, a_line_is_one_json_object
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 #pragma once
 // The tokenizer in a model directory, and its special tokens in config.json.
+// Example: tests/apps/stored_tokenizer_test.cpp, a_published_directory_has_either_form
 
 #include <optional>
 #include <string>

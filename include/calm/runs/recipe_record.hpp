@@ -1,5 +1,6 @@
 #pragma once
 // The settings that a run was started with, option by option, to compare a resumed run with them.
+// Example: tests/runs/recipe_record_test.cpp, differences_are_a_table
 
 #include <algorithm>
 #include <charconv>

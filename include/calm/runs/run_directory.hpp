@@ -18,6 +18,7 @@
 //       run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
 //   };
 //   train_calm(ctx, model, blocks, recipe, callbacks);
+// Example: tests/runs/run_directory_test.cpp, scores_on_other_text_do_not_compare
 
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 // Continues prompts patch after patch, each from the hidden state of everything before it (CALM, inference). Sizes: K
 // tokens per patch.
+// Example: tests/sample/generate_tokens_test.cpp, tokens_come_as_they_are_made_and_a_text_can_be_ended
 
 #include <algorithm>
 #include <concepts>

@@ -1,6 +1,7 @@
 #pragma once
 // Texts while they are generated. Sizes: B texts, S of them that continue, T patches each, K tokens per patch, D
 // hidden.
+// Example: tests/sample/generate_test.cpp, a_patch_draws_its_noise_at_its_own_place
 
 #include <cstddef>
 #include <cstdint>

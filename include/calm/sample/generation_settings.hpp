@@ -1,5 +1,6 @@
 #pragma once
 // What decides a generated text, and its result.
+// Example: examples/13_saved_model.cpp, main
 
 #include <cstdint>
 #include <vector>

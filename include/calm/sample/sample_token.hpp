@@ -1,6 +1,7 @@
 #pragma once
 // The next tokens of models with known probabilities; sample_next.hpp is for models that only draw. Sizes: R rows, D
 // hidden, V vocabulary.
+// Example: tests/sample/generate_tokens_test.cpp, texts_follow_the_probabilities
 
 #include <algorithm>
 #include <cstddef>

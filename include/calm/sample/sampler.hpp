@@ -1,6 +1,7 @@
 #pragma once
 // One patch at a temperature, from patches drawn at T = 1 (CALM, temperature from samples alone). The answer and the
 // number of counted draws follow from the sequence of draws, however many come at a time.
+// Example: examples/10_temperature.cpp
 
 #include <algorithm>
 #include <cmath>

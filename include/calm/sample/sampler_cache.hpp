@@ -1,5 +1,6 @@
 #pragma once
 // Prepared resources that make sampling faster.
+// Example: tests/emulated/launches_test.cpp, asked_for_a_patch
 
 #include <memory>
 

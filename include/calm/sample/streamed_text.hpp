@@ -1,5 +1,6 @@
 #pragma once
 // Tokens as text that can be printed as they arrive.
+// Example: tests/sample/streamed_text_test.cpp, streamed_text_never_splits_a_character
 
 #include <span>
 #include <string>

@@ -1,5 +1,6 @@
 #pragma once
 // Temperatures, and which of them a rule supports (CALM, temperature from samples alone).
+// Example: tests/sample/temperature_test.cpp, only_one_over_n_has_an_integer_inverse_and_others_name_the_two_nearest
 
 #include <algorithm>
 #include <charconv>

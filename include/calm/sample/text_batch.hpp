@@ -1,6 +1,7 @@
 #pragma once
 // Texts that are generated together, one patch each per step, and begin and end independently (continuous batching).
 // Sizes: K tokens per patch.
+// Example: examples/15_serve.cpp, main
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // The next token of an autoregressive model, from exact probabilities: temperature, top-k, top-p. Sizes: V vocabulary.
+// Example: tests/sample/token_sampler_test.cpp, draws_follow_the_distribution
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
 #pragma once
 // Tensors and views in host memory as text. Copy a device's tensor to the host first (core/copy.hpp).
+// Example: tests/tensor/print_test.cpp, a_tensor_is_printed_row_by_row
 
 #include <array>
 #include <concepts>

@@ -1,6 +1,7 @@
 #pragma once
 // Baselines for every model: the scores of token frequencies (unigram) and of token-pair frequencies (bigram); see the
 // bigram reference in docs/mathematics/scores.md.
+// Example: tests/text/bigram_test.cpp, closed_forms
 
 #include <algorithm>
 #include <array>

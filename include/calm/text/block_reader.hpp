@@ -1,5 +1,6 @@
 #pragma once
 // Training blocks, epoch after epoch.
+// Example: tests/text/block_reader_test.cpp, a_saved_position_restores_the_following_blocks
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Trains byte-pair merges on text.
+// Example: examples/09_tokenizer.cpp
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Builds corpora and vocabularies from text sources.
+// Example: tests/text/corpus_test.cpp, stories_are_counted_in_tokens_and_never_shared
 
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 #pragma once
 // Tokenised documents, in memory or in a token file.
+// Example: tests/text/corpus_test.cpp, documents_are_stored_one_after_another
 
 #include <concepts>
 #include <cstddef>

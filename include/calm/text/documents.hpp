@@ -1,5 +1,6 @@
 #pragma once
 // Document sources: files, and the generators of stories and of Markov symbols.
+// Example: tests/text/documents_test.cpp, folders_and_patterns_are_their_files
 
 #include <charconv>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // The split of documents into training and held-out.
+// Example: tests/text/documents_test.cpp, stories_end_after_n_tokens_and_splits_differ
 
 #include <charconv>
 #include <cstdint>

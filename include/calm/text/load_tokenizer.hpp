@@ -1,5 +1,6 @@
 #pragma once
 // Loads tokenizers from files of either format.
+// Example: tests/text/tokenizer_families_test.cpp, prompts_of_each_family_begin_as_its_post_processor_says
 
 #include <cstddef>
 #include <optional>

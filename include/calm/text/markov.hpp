@@ -1,5 +1,6 @@
 #pragma once
 // A source with a known exact distribution, to measure models against the optimum: a Markov chain of few symbols.
+// Example: tests/text/markov_test.cpp, a_seed_names_a_chain_and_the_splits_share_it
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Packs documents that come in portions and cuts them into blocks as they come.
+// Example: tests/apps/text_data_test.cpp, pairs_of_all_training_tokens_are_counted
 
 #include <algorithm>
 #include <concepts>

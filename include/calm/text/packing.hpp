@@ -1,5 +1,6 @@
 #pragma once
 // Packs documents into one sequence of patches.
+// Example: tests/text/packing_test.cpp, symbols_are_packed_unbroken
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Reads whole texts into memory, for programs that hold their documents. Texts of any size: build_corpus.hpp.
+// Example: tests/text/read_text_test.cpp, documents_come_in_the_order_of_the_files
 
 #include <concepts>
 #include <cstddef>

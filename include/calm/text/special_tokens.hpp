@@ -1,4 +1,6 @@
 #pragma once
+// The special tokens of a vocabulary.
+// Example: tests/sample/generate_test.cpp, a_text_ends_at_eos_and_drops_the_rest_of_its_patch
 
 #include "calm/base/token.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 // Generates simple English stories, to try things out without data: a grammar with a few free choices per story, each
 // of which recurs later in it. So text is predictable from the story so far, but much less from the last word alone.
+// Example: tests/text/stories_test.cpp, a_story_is_a_function_of_seed_split_and_number
 
 #include <array>
 #include <cstddef>

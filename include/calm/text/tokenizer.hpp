@@ -1,6 +1,7 @@
 #pragma once
 // Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
 // survives the round trip. Alternatively symbols of one byte each, without special tokens.
+// Example: examples/09_tokenizer.cpp
 
 #include <concepts>
 #include <cstddef>

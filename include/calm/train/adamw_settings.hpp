@@ -1,5 +1,6 @@
 #pragma once
 // Hyperparameters of the optimizer.
+// Example: examples/06_network.cpp, main
 
 namespace calm {
 

@@ -7,6 +7,7 @@
 // is bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
 // `checkpoint` only on rank 0; `stop` must return the same on all. `ranks` is this rank's process group, or null for
 // one rank; a call without it compiles no code for ranks.
+// Example: examples/12_training.cpp
 
 #include <concepts>
 #include <cstddef>

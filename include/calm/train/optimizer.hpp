@@ -1,6 +1,7 @@
 #pragma once
 // AdamW over all parameters that a model's visit() names, with gradient clipping and a check for non-finite gradients
 // (Loshchilov and Hutter 2019; docs/mathematics/optimizers.md).
+// Example: examples/06_network.cpp, main
 
 #include <algorithm>
 #include <cmath>

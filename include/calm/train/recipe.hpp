@@ -1,5 +1,6 @@
 #pragma once
 // Training configuration: duration, learning rate, batches.
+// Example: tests/train/session_test.cpp, a_few_steps_from_text_to_a_model
 
 #include <algorithm>
 #include <charconv>

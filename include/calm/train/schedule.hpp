@@ -1,5 +1,6 @@
 #pragma once
 // Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics/optimizers.md).
+// Example: tests/train/schedule_test.cpp, the_cosine_ends_at_the_floor
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
 #pragma once
 // What a training program needs: initialised models, endless text, short recipes.
+// Example: examples/12_training.cpp
 
 #include <algorithm>
 #include <concepts>

@@ -1,6 +1,7 @@
 #pragma once
 // How `calm train` trains on text: the split of the time between autoencoder and language model, and their recipes.
 // docs/configurations/train-text.md has the measurements behind the numbers.
+// Example: apps/run/text_plan.cpp, reason_of_warmup
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,6 @@
 #pragma once
 // What a run reports while it trains, and the state that it offers to save.
+// Example: tests/train/loop_test.cpp, the_plan_comes_first_and_a_step_stays_within_it
 
 #include <cstddef>
 #include <functional>

@@ -4,6 +4,7 @@
 // cross-entropy. The energy score trains the rest: which tokens of a patch go together. Sizes: R positions, N samples
 // per position, K tokens per patch, S noise size, W width of the logit table's rows, V vocabulary. Sample n of position
 // r is row r N + n.
+// Example: tests/model/heads_drafted_test.cpp, a_language_model_trains_and_samples_with_a_drafted_head
 
 #include <algorithm>
 #include <span>

@@ -2,6 +2,7 @@
 // CALM's energy head (docs/mathematics/energy.md): a single pass maps hidden state and noise to a sample of the next
 // latent, trained by the energy score. Sizes: R positions, N samples per position, S noise size; sample n of position r
 // is row r N + n. Everything that depends only on the hidden state is computed once per position, not N times.
+// Example: tests/model/input_test.cpp, a_step_an_evaluation_and_a_text
 
 #include <algorithm>
 #include <span>

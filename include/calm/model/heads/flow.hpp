@@ -2,6 +2,7 @@
 // Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics/heads.md): a network learns the velocity along
 // straight paths from noise to targets; sampling integrates it. Sizes: R positions, N samples per position; sample n of
 // position r is row r N + n.
+// Example: tests/model/heads_flow_test.cpp, a_language_model_trains_and_samples_with_a_flow_head
 
 #include <span>
 #include <string_view>

@@ -2,6 +2,7 @@
 // The margin head (Margin head in docs/mathematics/heads.md), a control: each position has one guess, and samples
 // spread around it by a constant that does not depend on the hidden state. Sizes: R positions, N samples per position;
 // sample n of position r is row r N + n.
+// Example: tests/model/heads_margin_test.cpp, the_flops_of_a_margin_head_follow_from_its_matrices
 
 #include <span>
 #include <string_view>

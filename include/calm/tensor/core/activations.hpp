@@ -2,6 +2,7 @@
 // Activations: rows that a layer saves or passes to the next layer. A device that multiplies in bf16 stores them in
 // bf16 where the layer allows it, which halves memory and traffic. Residual sums, inputs of norms and everything else
 // stay fp32.
+// Example: tests/tensor/activations_test.cpp, activations_are_rounded_where_products_round
 
 #include <concepts>
 #include <type_traits>

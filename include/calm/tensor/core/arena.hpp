@@ -1,6 +1,7 @@
 #pragma once
 // One bump allocator for each kind of memory: parameters, gradients, optimizer state, saved activations, workspace.
 // After its first round of use an arena is one block, and later rounds allocate nothing.
+// Example: tests/tensor/arena_test.cpp, rewinding_frees_later_allocations
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // Backends are tags in the types of tensors and views; contexts (context.hpp) are values in the call.
+// Example: examples/11_block_kernel.cpp, main
 
 #include <type_traits>
 

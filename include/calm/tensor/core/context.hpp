@@ -2,6 +2,7 @@
 // A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals. Not
 // thread-safe: one call at a time. On the CPU several threads may compute with one constant model, each with its own
 // context.
+// Example: tests/tensor/context_test.cpp, keys_hold_the_seed_the_stream_and_the_step
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #pragma once
 // Data transfer between the host and a backend. Host backends use the data in place; devices get copies. Copies within
 // one backend are in tensor/ops/rows.hpp.
+// Example: tests/emulated/device_test.cpp, numbers_are_copied_to_the_device_and_back
 
 #include <algorithm>
 #include <cstddef>

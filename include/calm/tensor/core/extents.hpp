@@ -1,5 +1,6 @@
 #pragma once
 // Shapes: any mixture of static and dynamic sizes. Only dynamic sizes are stored.
+// Example: tests/tensor/extents_test.cpp, sizes_in_order
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
 // Weight matrices that are held in int8 instead of float, for generation and evaluation on the cpu.
+// Example: tests/tensor/int8_weights_test.cpp, both_weights
 
 #include <sys/mman.h>
 

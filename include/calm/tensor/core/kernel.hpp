@@ -14,6 +14,7 @@
 //
 // Within a phase the order of threads is undefined: a thread may read values that others wrote only in earlier phases.
 // Code between phases must be uniform: all threads call the same members of the block under the same conditions.
+// Example: examples/11_block_kernel.cpp
 
 #include <algorithm>
 #include <cstddef>

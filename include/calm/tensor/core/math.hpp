@@ -2,6 +2,7 @@
 // Element-wise functions: one overload set for float, double, std::complex<double> (complex step), packets and groups.
 // Packets of float and double are within 2 ulp of the exact exp and log, infinities, NaN and denormals included.
 // Complex arguments are compared by their real parts, so every function supports complex-step differentiation.
+// Example: examples/04_gradient.cpp, softplus
 
 #include <cmath>
 #include <complex>

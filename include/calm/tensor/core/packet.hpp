@@ -2,6 +2,7 @@
 // Packets: vectors of 64 bytes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
 // under every instruction set; for other types, and on devices, a packet is the type itself. Block kernels use groups
 // (group.hpp), by the same functions.
+// Example: tests/tensor/packet_test.cpp, load_and_store
 
 #include <bit>
 #include <cstdint>

@@ -1,5 +1,6 @@
 #pragma once
 // RNG counters: where the draws of a micro-batch begin within its step.
+// Example: examples/07_head.hpp, guessing_head
 
 #include <concepts>
 #include <cstdint>

@@ -1,5 +1,6 @@
 #pragma once
 // Which random numbers each row gets.
+// Example: examples/07_head.hpp, guessing_head
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #pragma once
 // Where and how the values of a model are stored.
+// Example: examples/05_layer.cpp, gated
 
 #include <type_traits>
 

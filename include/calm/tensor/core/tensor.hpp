@@ -1,6 +1,7 @@
 #pragma once
 // A tensor owns its memory and only moves. Pass views. To copy one, make another of its shape and call copy(ctx,
 // to.view(), from.view()).
+// Example: examples/02_tensor.cpp
 
 #include <memory>
 

@@ -1,5 +1,6 @@
 #pragma once
 // A view is a pointer and extents: row-major, contiguous, trivially copyable. It is all that kernels take.
+// Example: tests/tensor/view_test.cpp, rows_of_the_leading_dimension
 
 #include <array>
 #include <concepts>

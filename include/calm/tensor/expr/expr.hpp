@@ -7,6 +7,7 @@
 // column by its static size 1; column(v) makes one of a vector (R).
 //
 // Same-index aliasing is legal (`x = x + y`); any other overlap of memory throws, in every build.
+// Example: examples/03_expression.cpp
 
 #include "calm/tensor/detail/expr/by_rows.hpp"
 #include "calm/tensor/detail/expr/operands.hpp"

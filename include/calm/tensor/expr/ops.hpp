@@ -2,6 +2,7 @@
 // Differentiable element-wise operations, one struct each, with the value and the derivatives as functions of the
 // values of the operands and the result. V is a scalar, a packet, a group (on a device) or std::complex. Your own
 // operation needs only a struct, used by `apply`; one of the library also gets a function in expr.hpp.
+// Example: examples/04_gradient.cpp, softplus
 
 #include "calm/tensor/core/math.hpp"
 

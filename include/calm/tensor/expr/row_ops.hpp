@@ -2,6 +2,7 @@
 // Differentiable row reductions, one struct each: `reduce` computes the value y, `share` turns y's gradient dy into the
 // part that all elements get, `back` gives one element's gradient. x<V>(j) is element j; Row is as in row_tree.hpp. A
 // new reduction is a new struct and a function in expr.hpp.
+// Example: examples/03_expression.cpp, main
 
 #include "calm/tensor/core/extents.hpp"
 #include "calm/tensor/expr/ops.hpp"

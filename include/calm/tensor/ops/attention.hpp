@@ -2,6 +2,7 @@
 // Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P rows
 // are ordered (B, P). Heads are adjacent within their row, head_size elements each. Query head h reads key head
 // h / (heads / kv_heads).
+// Example: tests/tensor/attention_graph_test.cpp, by_blocks
 
 #include <algorithm>
 #include <type_traits>

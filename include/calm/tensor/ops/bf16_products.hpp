@@ -1,6 +1,7 @@
 #pragma once
 // Products in bf16 on the cpu, for training: twice the multiplications per second with AVX512-BF16. Under nvcc this is
 // missing, like all SIMD kernels: use it in a source file that another compiler builds. For devices see context.hpp.
+// Example: tests/tensor/bf16_products_test.cpp, products_of_small_whole_numbers_are_exact
 
 #include "calm/tensor/core/context.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 // Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i defined
 // in random.hpp. Its bits do not depend on where a range starts or which thread draws it.
+// Example: examples/02_tensor.cpp, main
 
 #include <algorithm>
 #include <concepts>

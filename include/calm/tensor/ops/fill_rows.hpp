@@ -1,5 +1,6 @@
 #pragma once
 // Random numbers for rows that each have their own RNG key and counter.
+// Example: examples/07_head.hpp, guessing_head
 
 #include <algorithm>
 #include <cstdint>

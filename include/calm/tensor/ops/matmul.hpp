@@ -2,6 +2,7 @@
 // Products of matrices, destination first: matmul(ctx, y, x, transposed(w)). A product may add a bias and a residual,
 // normalise its first factor (prologue), multiply it by several matrices side by side, and apply SiLU or SwiGLU to the
 // result (epilogue). Block backends fuse the residual; devices fuse the others if there are few rows.
+// Example: tests/tensor/matmul_test.cpp, products_of_complex_numbers
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #pragma once
 // Repeating rows and summing repeated rows, for values that N neighbouring rows share. On a device x may be bf16 while
 // y is float.
+// Example: tests/tensor/repeat_test.cpp, rows_are_repeated_and_summed_back
 
 #include <algorithm>
 

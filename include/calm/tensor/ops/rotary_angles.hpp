@@ -1,5 +1,6 @@
 #pragma once
 // The angles of rotary embeddings (Su et al. 2021), and their scaling for texts longer than in pretraining.
+// Example: tests/tensor/rotary_angles_test.cpp, llama3_scaling_divides_low_frequencies
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
 #pragma once
 // Rotary embeddings (Su et al. 2021) for rows of heads; a head is head_size consecutive elements.
+// Example: tests/nn/attention_test.cpp, turning_back
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/core/copy.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 // Row ids of a table, such as token ids, and whether they were validated, so that this happens once.
+// Example: tests/tensor/row_ids_test.cpp, they_are_numbered_in_order_of_appearance
 
 #include <algorithm>
 #include <concepts>

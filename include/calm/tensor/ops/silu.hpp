@@ -1,5 +1,6 @@
 #pragma once
 // SiLU with a gate: silu(gate) * up, as in SwiGLU (Shazeer 2020). matmul can do it as an epilogue.
+// Example: tests/tensor/silu_test.cpp, gradients_take_the_place_of_gate_and_up
 
 #include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/expr/expr.hpp"

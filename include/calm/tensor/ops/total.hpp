@@ -1,5 +1,6 @@
 #pragma once
 // Scalar accumulators in the memory of a backend: operations add to them without waiting, and only a read waits.
+// Example: examples/07_head.hpp, guessing_head
 
 #include "calm/tensor/expr/expr.hpp"
 

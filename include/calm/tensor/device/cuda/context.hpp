@@ -1,5 +1,6 @@
 #pragma once
 // The context of a GPU: arenas in its memory, and the states of cuBLASLt and cuDNN.
+// Example: tests/consumer/project/device.cu
 
 #ifdef __CUDACC__
 

@@ -1,5 +1,6 @@
 #pragma once
 // The context of the emulated device, and how it launches block kernels (kernel.hpp).
+// Example: tests/emulated/device_test.cpp, numbers_are_copied_to_the_device_and_back
 
 #include <cstddef>
 #include <cstdint>
