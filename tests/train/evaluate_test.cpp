@@ -90,21 +90,22 @@ template <class Call> int code_of(Call&& call) {
 
 }  // namespace
 
-// The same documents for K 4 and, without PAD, for K 1: a target never reaches into the next document.
-BOOST_AUTO_TEST_CASE(targets_of_every_K_lie_within_one_document) {
+// The same documents for K 4 and, without PAD, for K 1: a position is scored where a document continues.
+BOOST_AUTO_TEST_CASE(positions_within_documents_are_scored) {
     auto const [bos, eos, pad, always] = special;
-    std::vector<token_id> const padded{bos, 1, 2, 3, 4, 5, eos, pad, bos, 6, 7, eos, bos, 8, 9, 10};
-    std::vector<token_id> const dense{bos, 1, 2, 3, 4, 5, eos, bos, 6, 7, eos, bos, 8, 9, 10};
+    std::vector<token_id> const padded{bos, 1, 2, 3, 4, 5, eos, pad, pad, bos, 6, eos, bos, 8, 9, 10, 11, 12, 13, eos};
+    std::vector<token_id> const dense{bos, 1, 2, 3, 4, 5, eos, bos, 6, eos, bos, 8, 9, 10};
     index_t skipped = 0;
     using positions = std::vector<index_t>;
-    BOOST_TEST((detail::scorable(padded, 4, special, skipped) == positions{1, 2}));  // BOS 6 7 EOS, BOS 8 9 10
-    BOOST_TEST(skipped == 1);
-    // 1 2 3 4, 2 3 4 5, 3 4 5 EOS, BOS 6 7 EOS, BOS 8 9 10
-    BOOST_TEST((detail::scorable(dense, 1, special, skipped) == positions{0, 1, 2, 6, 10}));
-    BOOST_TEST(skipped == 1 + 6);
+    // After 3 and 10, not after PAD and EOS.
+    BOOST_TEST((detail::scorable(padded, 4, special, skipped) == positions{0, 3}));
+    BOOST_TEST(skipped == 2);
+    // After BOS 1 2 3 4 5, BOS and 6; the targets of later positions run past the block.
+    BOOST_TEST((detail::scorable(dense, 1, special, skipped) == positions{0, 1, 2, 3, 4, 5, 7, 8}));
+    BOOST_TEST(skipped == 2 + 2);
 }
 
-BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted) {
+BOOST_AUTO_TEST_CASE(positions_between_documents_are_left_out_and_counted) {
     random_model r;
     context<> ctx(1, 2);
     auto blocks = random_blocks(3);
@@ -113,12 +114,11 @@ BOOST_AUTO_TEST_CASE(positions_with_pad_in_their_target_are_left_out_and_counted
     BOOST_TEST(clean.skipped == 0);
     BOOST_TEST(clean.sequences == 3);
     BOOST_TEST(clean.block == P * K);
-    blocks[0] = special.pad;                   // in the first patch, which is not a target
-    blocks[K] = special.pad;                   // in the second
-    blocks[3 * K - 1] = special.pad;           // in the third
-    blocks[block_size + 5 * K] = special.pad;  // in the last patch of the second block, three times
-    blocks[block_size + 5 * K + 1] = special.pad;
-    blocks[block_size + 5 * K + 2] = special.pad;
+    blocks[K] = special.pad;                       // in a target
+    blocks[K - 1] = special.eos;                   // before the second patch
+    blocks[3 * K - 1] = special.pad;               // before the fourth
+    blocks[block_size + 5 * K - 1] = special.pad;  // before the last patch of the second block
+    blocks[block_size + 6 * K - 1] = special.pad;  // at its end, before nothing
     auto const e = evaluate_model(ctx, r.model, blocks, special, nullptr, settings);
     BOOST_TEST(e.positions == 3 * (P - 1) - 3);
     BOOST_TEST(e.skipped == 3);

@@ -79,15 +79,15 @@ void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> con
     require_same_settings(*ranks, all);
 }
 
-// The predictions of a block that can be scored, ascending: the target is complete and lies within one document. Adds
-// predictions whose target is complete but does not to `skipped`.
+// The predictions of a block that can be scored, ascending: a document continues and the target is complete. Adds
+// predictions with a complete target where no document continues to `skipped`.
 inline std::vector<index_t> scorable(std::span<token_id const> block, index_t K, special_tokens const& special,
                                      index_t& skipped) {
     auto const k = static_cast<std::size_t>(K);
     std::vector<index_t> positions;
     for (std::size_t at = k; at < block.size(); at += k) {
         auto const target = brier_target(block, at, k);
-        if (is_counted(target, special.eos, special.pad))
+        if (is_counted(block[at - 1], target, special.eos, special.pad))
             positions.push_back(static_cast<index_t>(at / k) - 1);
         else if (!target.empty())
             ++skipped;
@@ -125,7 +125,7 @@ public:
     }
     // Whether the next patch is scored by the autoencoder.
     [[nodiscard]] bool takes_patch() { return !patches_ || patches_->takes(); }
-    // Positions skipped so far because their target reaches beyond its document.
+    // Positions skipped so far because no document continues there.
     [[nodiscard]] index_t skipped() const { return skipped_; }
 
 private:
@@ -184,9 +184,9 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 }
 
 // Evaluates a language model on blocks, of which settings.batch are in memory at once. Each of the P - 1 predictions of
-// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, reaches beyond its document or
-// the block. Blocks are the sequences of the jackknife. With K < 4 every sample continues along its own tokens
-// (count_pairs).
+// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, runs past the block, or EOS or
+// PAD is the last token before it. Blocks are the sequences of the jackknife. With K < 4 every sample continues along
+// its own tokens (count_pairs).
 //
 // Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1. So
 // scores depend neither on the batch nor on what else is scored. With settings.positions, a uniformly random subset of

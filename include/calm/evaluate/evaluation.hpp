@@ -34,7 +34,7 @@ struct evaluation {
     std::optional<double> brier_lm_se;               // one standard error; empty for a BrierLM of 0
     index_t positions = 0;                           // scored
     index_t sequences = 0;                           // blocks with a scored position
-    index_t skipped = 0;                             // positions skipped: their target reaches beyond its document
+    index_t skipped = 0;                             // positions skipped: no document continues there
     index_t block = 0;                               // tokens per block
     std::string mode = "padded";                     // how documents are packed into blocks
     index_t samples = 0;                             // N per position
@@ -142,7 +142,7 @@ inline std::string to_table(evaluation const& e) {
         scores("optimum", e.optimal_brier, e.optimal_brier_lm);
         scores("bigram", e.bigram_brier, e.bigram_brier_lm);
         scores("unigram", e.unigram_brier, e.unigram_brier ? std::optional(brier_lm(*e.unigram_brier)) : std::nullopt);
-        print("%lld positions of %lld blocks of %lld tokens, %lld left out at the ends of documents; %lld samples per "
+        print("%lld positions of %lld blocks of %lld tokens, %lld left out between documents; %lld samples per "
               "position\n",
               static_cast<long long>(e.positions), static_cast<long long>(e.sequences), static_cast<long long>(e.block),
               static_cast<long long>(e.skipped), static_cast<long long>(e.samples));

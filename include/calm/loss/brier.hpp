@@ -29,13 +29,11 @@ constexpr std::size_t brier_patches(std::size_t K) {
     return (brier_orders + K - 1) / K;
 }
 
-// Whether to score a prediction: its target, the next max(K, 4) tokens, must be complete and lie within one document.
-// So it has no PAD, and EOS only at its end. Models of every K are thus scored at the same kind of positions: only K >=
-// 4 pads behind EOS.
-inline bool is_counted(std::span<token_id const> target, token_id eos, token_id pad) {
-    if (target.size() < brier_orders) return false;
-    auto const last = target.end() - 1;
-    return *last != pad && std::find_if(target.begin(), last, [&](token_id t) { return t == pad || t == eos; }) == last;
+// Whether to score a prediction after the token `before`: its target, the next max(K, 4) tokens, must be complete, and
+// a document must continue there. This depends on what the model has read, never on the target: else the score would
+// not be proper.
+inline bool is_counted(token_id before, std::span<token_id const> target, token_id eos, token_id pad) {
+    return target.size() >= brier_orders && before != eos && before != pad;
 }
 
 // The target for predictions from token `first` of a block: the next max(K, 4) tokens, or empty if they run past the
@@ -240,9 +238,9 @@ inline brier_report report_brier(std::span<brier_sequence const> sequences) {
         total.count += one.count;
         ++report.sequences;
     }
-    require(
-        total.count > 0, errc::data,
-        "BrierLM: no position was counted, because every target holds PAD or runs past its block; use longer blocks");
+    require(total.count > 0, errc::data,
+            "BrierLM: no position was counted, because no document continues in a block for a whole target; use longer "
+            "blocks");
     auto const without = [&](brier_sequence const& left_out) {
         brier_scores mean{};
         auto const count = static_cast<double>(total.count - left_out.count);
