@@ -252,6 +252,22 @@ BOOST_AUTO_TEST_CASE(the_story_model_is_used_where_none_is_named) {
     BOOST_TEST(has(described.out, "tiny, compiled into this program"), described.out);
 }
 
+// A directory of the same name hides a model that ships with the programs.
+BOOST_AUTO_TEST_CASE(shipped_models_are_named) {
+    std::string const says = " is the model that comes with calm: ";
+    auto const described = shop().program("inspect english");
+    BOOST_REQUIRE_MESSAGE(described.status == 0, described.err);
+    BOOST_TEST(has(described.err, "english" + says), described.err);
+    BOOST_TEST(has(described.out, "drafted"), described.out);
+    BOOST_TEST(!has(shop().program("cp -r calm stories && inspect stories; rm -r stories").err, says));
+    BOOST_TEST(has(shop().program("inspect englisch").err, "there is no englisch"));
+    if (!has(described.out, "tiny-drafted, compiled into this program")) return;
+    auto const g = shop().program("generate english --prompt 'And the LORD' --max-tokens 40 --seed 1");
+    BOOST_REQUIRE_MESSAGE(g.status == 0, g.err);
+    BOOST_TEST(g.out.starts_with("And the LORD "), g.out);  // trained: an untrained model continues with random bytes
+    BOOST_TEST(!has(g.err, "compiling"), g.err);
+}
+
 // A stop string that the untrained model happens to generate: two characters of its text, after some others.
 BOOST_AUTO_TEST_CASE(a_text_ends_before_a_stop_string) {
     std::string const words = "generate --model calm --prompt Mia --pool 4 --max-tokens 40 --seed 5";
