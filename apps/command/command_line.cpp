@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "calm/base/detail/number_text.hpp"
-#include "calm/io/detail/number_range.hpp"
 #include "calm/model/detail/limits.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/text/build_corpus.hpp"
@@ -687,6 +686,7 @@ void add_tokenizer(command& c, train_options& o) {
 
 // Ends under the heading of the optimizer's options that are seldom used.
 void add_autoencoder_numbers(command& c, autoencoder_numbers& o) {
+    constexpr double most_dropout = 0.99;  // as ae_dropout of config.json
     c.under(heading::optimizer);
     c.number<std::optional<double>, double>(
         "--random-patches", o.random_patches, "X",
@@ -699,7 +699,7 @@ void add_autoencoder_numbers(command& c, autoencoder_numbers& o) {
         0, limits::weight);
     c.number<std::optional<double>, double>("--dropout", o.dropout, "X",
                                             "the autoencoder's dropout of tokens and latents in training (0.15)", 0,
-                                            detail::range_of("ae_dropout").most);
+                                            most_dropout);
 }
 
 void declare(command& c, train_autoencoder_command& o) {
