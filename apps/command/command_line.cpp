@@ -226,18 +226,22 @@ void take_shipped(std::string& path) {
     path = shipped;
 }
 
-// A model's directory, or the directory of `train text` that holds it as `stage`: `path` becomes the model's. `more`
-// ends the help.
+// `path` names a model's directory, the directory of `train text` that holds the model as `stage`, or a model that
+// comes with calm. It becomes the model's directory.
+void find_model(command& c, std::string const& option, std::string& path, char const* stage) {
+    take_shipped(path);
+    path = stage_in(path, stage);
+    check_path(c, option, path, true);
+}
+
+// The directory of a model, as find_model. `more` ends the help.
 void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
                    needed need = needed::no, std::string const& more = "") {
     std::string const or_else =
         std::string_view(stage) == model_stage ? ", or stories or english, which come with calm" : "";
     c.text(option, path, "DIR", what + "; also the --out of train" + or_else + more, need);
     c.check([&c, &path, option, stage] {
-        if (path.empty()) return;
-        take_shipped(path);
-        path = stage_in(path, stage);
-        check_path(c, option, path, true);
+        if (!path.empty()) find_model(c, option, path, stage);
     });
 }
 void add_model(command& c, std::string& model, std::string const& what) {
@@ -839,11 +843,7 @@ void declare(command& c, evaluate_options& o) {
         if (o.models.empty()) o.models = {model_by_default()};
     });
     c.check([&c, &o] {
-        for (auto& model : o.models) {
-            take_shipped(model);
-            model = stage_in(model, model_stage);
-            check_path(c, "--model", model, true);
-        }
+        for (auto& model : o.models) find_model(c, "--model", model, model_stage);
     });
     add_data(c, o.data);
     c.under(heading::data);

@@ -99,7 +99,8 @@ train_options training_of(sweep_options const& o, std::string const& name) {
     return t;
 }
 
-bool is_of_autoencoder(std::string const& option) {
+// Whether autoencoders differ by an option.
+bool changes_autoencoder(std::string const& option) {
     auto const& names = autoencoder_numbers::names;
     return option == "seed" || std::find(names.begin(), names.end(), option) != names.end();
 }
@@ -109,7 +110,7 @@ bool is_of_autoencoder(std::string const& option) {
 std::string stage_folder(sweep_options const& o, std::string const& folder, std::string const& stage) {
     auto name = folder + "/" + stage;
     for (auto const& [option, value] : o.varied)
-        if (stage != "autoencoder" || is_of_autoencoder(option)) name += "," + option + "=" + value;
+        if (stage != "autoencoder" || changes_autoencoder(option)) name += "," + option + "=" + value;
     return name;
 }
 
