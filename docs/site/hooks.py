@@ -71,16 +71,15 @@ def on_config(config):
 def build_api() -> dict[Path, str]:
     """Builds the C++ API in API/api if a header or an example is newer. The page of each public header."""
     tags = API / "calm.tag"
-    inputs = [*(ROOT / "include").rglob("*"), DOCS / "Doxyfile", *DOCS.glob("*-filter"), *(DOCS / "site").glob("api*")]
+    inputs = [*(ROOT / "include").rglob("*"), DOCS / "Doxyfile", DOCS / "example-filter", *(DOCS / "site").glob("api*")]
+    inputs += [ROOT / "tests/docs/reference"]
     inputs += [file for folder in ("examples", "tests", "apps") for file in (ROOT / folder).rglob("*.[ch]*")]
     if not tags.exists() or tags.stat().st_mtime < max(file.stat().st_mtime for file in inputs):
         shutil.rmtree(API, ignore_errors=True)
-        API.mkdir(parents=True)
         number = int(re.search(r"^#define CALM_VERSION (\d+)$", (ROOT / "include/calm/version.hpp").read_text(), re.MULTILINE)[1])
         version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-        environment = os.environ | {"CALM_VERSION": version, "CALM_REFERENCE_DIR": str(API)}
-        if subprocess.run(["doxygen", "docs/Doxyfile"], cwd=ROOT, env=environment).returncode:
-            shutil.rmtree(API)
+        if subprocess.run([ROOT / "tests/docs/reference", version, API]).returncode:
+            shutil.rmtree(API, ignore_errors=True)
             raise PluginError("expected a C++ reference without warnings: see Doxygen's above")
     return {ROOT / "include" / file.findtext("path") / file.findtext("name"): "api/" + file.findtext("filename")
             for file in xml.parse(tags).iterfind("compound[@kind='file']")}

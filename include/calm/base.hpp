@@ -1,6 +1,7 @@
 #pragma once
-// Shared basics: errors, random numbers, tokens, bf16, quoted text.
-// Example: examples/10_temperature.cpp, main
+/// \file
+/// Shared basics: errors, random numbers, tokens, bf16, quoted text.
+/// \shows{examples/10_temperature.cpp,main}
 
 #include "calm/base/bf16.hpp"
 #include "calm/base/error.hpp"

@@ -1,7 +1,8 @@
 #pragma once
-// All modules, without the optional headers for Eigen, GPUs, MPI, TCP and NCCL. A program that needs no model
-// directories compiles faster with calm/train.hpp.
-// Example: examples/01_first_model.cpp
+/// \file
+/// All modules, without the optional headers for Eigen, GPUs, MPI, TCP and NCCL. A program that needs no model
+/// directories compiles faster with calm/train.hpp.
+/// \shows{examples/01_first_model.cpp}
 
 #include "calm/base.hpp"
 #include "calm/evaluate.hpp"

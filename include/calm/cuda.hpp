@@ -1,6 +1,7 @@
 #pragma once
-// The CUDA backend, for files that nvcc compiles: memory, context, launching, copies, products.
-// Example: tests/consumer/project/device.cu
+/// \file
+/// The CUDA backend, for files that nvcc compiles: memory, context, launching, copies, products.
+/// \shows{tests/consumer/project/device.cu}
 
 #include "calm/tensor/core/copy.hpp"
 #include "calm/tensor/detail/device/cuda/attention_plans.hpp"

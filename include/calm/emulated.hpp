@@ -1,6 +1,7 @@
 #pragma once
-// The `emulated` backend: runs GPU kernels on the host, in memory that host code cannot access directly.
-// Example: tests/emulated/device_test.cpp, numbers_are_copied_to_the_device_and_back
+/// \file
+/// The `emulated` backend: runs GPU kernels on the host, in memory that host code cannot access directly.
+/// \shows{tests/emulated/device_test.cpp,numbers_are_copied_to_the_device_and_back}
 
 #include "calm/tensor/core/copy.hpp"
 #include "calm/tensor/detail/device/emulated/device.hpp"

@@ -1,6 +1,7 @@
 #pragma once
-// Evaluation on unseen text: BrierLM, likelihoods of autoregressive models, the accuracy of autoencoders.
-// Example: examples/13_saved_model.cpp, main
+/// \file
+/// Evaluation on unseen text: BrierLM, likelihoods of autoregressive models, the accuracy of autoencoders.
+/// \shows{examples/13_saved_model.cpp,main}
 
 #include "calm/evaluate/distributed_evaluation.hpp"
 #include "calm/evaluate/evaluate.hpp"

@@ -1,6 +1,7 @@
 #pragma once
-// Files: safetensors, PyTorch archives, config.json, model directories. Links simdjson; needs nlohmann-json.
-// Example: tests/io/model_directory_test.cpp, check_input_is_kept
+/// \file
+/// Files: safetensors, PyTorch archives, config.json, model directories. Links simdjson; needs nlohmann-json.
+/// \shows{tests/io/model_directory_test.cpp,check_input_is_kept}
 
 #include "calm/io/convert_model.hpp"
 #include "calm/io/model_description.hpp"

@@ -1,9 +1,10 @@
 #pragma once
-// A CALM in one object: train it on documents, generate, save, load. It holds only what a program could hold itself: a
-// context, a tokenizer, the encoded text and a model. For a GPU also include calm/cuda.hpp, in a file that nvcc
-// compiles. For several processes, checkpoints or other recipes use the layer below: calm/train.hpp, calm/io.hpp and
-// calm/runs.hpp. Links libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
-// Example: examples/01_first_model.cpp
+/// \file
+/// A CALM in one object: train it on documents, generate, save, load. It holds only what a program could hold itself: a
+/// context, a tokenizer, the encoded text and a model. For a GPU also include calm/cuda.hpp, in a file that nvcc
+/// compiles. For several processes, checkpoints or other recipes use the layer below: calm/train.hpp, calm/io.hpp and
+/// calm/runs.hpp. Links libpcre2-8, simdjson, zlib and zstd; needs nlohmann-json.
+/// \shows{examples/01_first_model.cpp}
 
 #include <algorithm>
 #include <cmath>
@@ -41,29 +42,29 @@
 
 namespace calm {
 
-// Settings of a new language_model.
+/// Settings of a new language_model.
 struct language_model_options {
-    // Vocabulary size V, learned from the text; at least tokenizer::byte_vocabulary, 259. With 512 a token has about
-    // two bytes.
+    /// Vocabulary size V, learned from the text; at least tokenizer::byte_vocabulary, 259. With 512 a token has about
+    /// two bytes.
     token_id vocabulary = 512;
-    std::uint64_t seed = 1;  // of the initial weights and of training
-    int threads = 0;         // 0: one per hardware thread; unused on a GPU
+    std::uint64_t seed = 1;  ///< of the initial weights and of training
+    int threads = 0;         ///< 0: one per hardware thread; unused on a GPU
 };
 
-// Settings of a loaded language_model.
+/// Settings of a loaded language_model.
 struct load_options {
-    std::uint64_t seed = 1;    // of further training
-    int threads = 0;           // 0: all of the machine's; unused on a GPU
-    std::string pattern = {};  // as in load_tokenizer: for tiktoken's lines that config.json does not describe
+    std::uint64_t seed = 1;    ///< of further training
+    int threads = 0;           ///< 0: all of the machine's; unused on a GPU
+    std::string pattern = {};  ///< as in load_tokenizer: for tiktoken's lines that config.json does not describe
 };
 
-// Progress of language_model::train.
+/// Progress of language_model::train.
 struct training_report {
-    std::string_view model;  // "autoencoder" or "language model"
-    progress now;            // its last step
+    std::string_view model;  ///< "autoencoder" or "language model"
+    progress now;            ///< its last step
 };
 
-// One line: "language model  step 250  loss 10.312  90 s left".
+/// One line: "language model  step 250  loss 10.312  90 s left".
 inline std::string to_string(training_report const& report) {
     std::string line = sentence(report.model, "  step ", report.now.step + 1, "  loss ", six_digits(report.now.loss));
     if (std::isfinite(report.now.seconds_left))
@@ -71,46 +72,46 @@ inline std::string to_string(training_report const& report) {
     return line;
 }
 
-// Length and reports of language_model::train. Give the minutes, or the steps of both models. With steps, equal seeds
-// give equal weights.
+/// Length and reports of language_model::train. Give the minutes, or the steps of both models. With steps, equal seeds
+/// give equal weights.
 struct language_model_training {
-    // Of both models. A quarter of it, at most 4 minutes, trains the autoencoder if that is not trained yet.
+    /// Of both models. A quarter of it, at most 4 minutes, trains the autoencoder if that is not trained yet.
     double minutes = 0;
-    index_t autoencoder_steps = 0;  // only for a model without a trained autoencoder
-    index_t steps = 0;              // of the language model
-    // True for text of a grammar, such as stories: the autoencoder is then not trained on random patches, and blocks
-    // are longer.
+    index_t autoencoder_steps = 0;  ///< only for a model without a trained autoencoder
+    index_t steps = 0;              ///< of the language model
+    /// True for text of a grammar, such as stories: the autoencoder is then not trained on random patches, and blocks
+    /// are longer.
     bool is_generated = false;
-    std::function<void(training_report const&)> log = {};  // called about ten times per model
-    std::function<bool()> stop = {};  // true ends the training, after at most one more step (on a GPU, ten)
+    std::function<void(training_report const&)> log = {};  ///< called about ten times per model
+    std::function<bool()> stop = {};  ///< true ends the training, after at most one more step (on a GPU, ten)
 };
 
-// A temperature from a number or from text: 0.5, "0.5" or "1/2".
+/// A temperature from a number or from text: 0.5, "0.5" or "1/2".
 struct temperature_choice : temperature {
-    // From a number of at least 0. Throws errc::usage for another one.
+    /// From a number of at least 0. Throws errc::usage for another one.
     template <class Number>
     requires std::is_arithmetic_v<Number> temperature_choice(Number T) : temperature(of(static_cast<double>(T))) {}
-    // From a decimal or 1/n, as parse_temperature. Throws errc::usage for other text.
+    /// From a decimal or 1/n, as parse_temperature. Throws errc::usage for other text.
     temperature_choice(char const* text) : temperature(parse_temperature(text)) {}
-    // From a decimal or 1/n.
+    /// From a decimal or 1/n.
     temperature_choice(std::string const& text) : temperature(parse_temperature(text)) {}
-    // From a temperature.
+    /// From a temperature.
     temperature_choice(temperature T) : temperature(T) {}
 };
 
-// Settings of language_model::generate.
+/// Settings of language_model::generate.
 struct generation_options {
-    temperature_choice temperature = 0.5;             // the adaptive and the batch rule take only 1/n
-    sampling_rule sampler = sampling_rule::adaptive;  // how patches are drawn at the temperature (docs/samplers.md)
-    index_t max_tokens = 256;                         // new tokens, unless the text ends before
-    std::uint64_t seed = 1;                           // of all draws
+    temperature_choice temperature = 0.5;             ///< the adaptive and the batch rule take only 1/n
+    sampling_rule sampler = sampling_rule::adaptive;  ///< how patches are drawn at the temperature (docs/samplers.md)
+    index_t max_tokens = 256;                         ///< new tokens, unless the text ends before
+    std::uint64_t seed = 1;                           ///< of all draws
     std::function<bool(std::string_view)> on_text =
-        {};  // receives new text, whole characters; false ends the generation
+        {};  ///< receives new text, whole characters; false ends the generation
 };
 
-// What language_model::generate returns.
+/// What language_model::generate returns.
 struct generated_text : generation_result {
-    std::string text;  // the continuation, without the prompt: all tokens as text
+    std::string text;  ///< the continuation, without the prompt: all tokens as text
 };
 
 namespace detail {
@@ -141,18 +142,18 @@ inline std::optional<bigram_table> counts_in(stored_model const& stored) {
 
 }  // namespace detail
 
-// A CALM of configuration C with its tokenizer: language_model<mine> on the CPU, language_model<mine, cuda> on a GPU. A
-// model saved on one device loads on every device. Results of two devices differ by rounding. Not thread-safe. May be
-// moved.
+/// A CALM of configuration C with its tokenizer: language_model<mine> on the CPU, language_model<mine, cuda> on a GPU.
+/// A model saved on one device loads on every device. Results of two devices differ by rounding. Not thread-safe. May
+/// be moved.
 template <model_configuration auto C, class Backend = cpu> class language_model {
 public:
-    using backend = Backend;                                // where the model computes
-    using model_type = calm_model<C, space<Backend>>;       // the type of model()
-    static constexpr index_t K = C.autoencoder.patch_size;  // tokens per patch
+    using backend = Backend;                                ///< where the model computes
+    using model_type = calm_model<C, space<Backend>>;       ///< the type of model()
+    static constexpr index_t K = C.autoencoder.patch_size;  ///< tokens per patch
 
-    // An untrained model for these documents: learns the vocabulary from them and encodes them for train(). Throws
-    // errc::data if they have no text, errc::tokenizer if they have too little for the vocabulary, errc::usage for a
-    // vocabulary below 259, and errc::memory.
+    /// An untrained model for these documents: learns the vocabulary from them and encodes them for train(). Throws
+    /// errc::data if they have no text, errc::tokenizer if they have too little for the vocabulary, errc::usage for a
+    /// vocabulary below 259, and errc::memory.
     explicit language_model(std::vector<std::string> const& documents, language_model_options const& o = {}) :
         ctx_(context_at<Backend>({.threads = o.threads, .seed = o.seed})),
         tokenizer_(calm::tokenizer::train(with_text(documents), o.vocabulary)), text_(corpus_of(documents, tokenizer_)),
@@ -161,11 +162,11 @@ public:
         initialise(ctx_, own_->model);
     }
 
-    // Trains on the documents given to the constructor, with the recipes of `calm train`: first the autoencoder, then
-    // the language model. Later calls continue with the language model alone, with a new optimizer and schedule. If
-    // `stop` ends the autoencoder's training, the model stays untrained. Throws errc::usage for an unclear length or a
-    // model without text, errc::data if the text is shorter than one block, errc::non_finite as train_calm, and the
-    // errors of the callbacks.
+    /// Trains on the documents given to the constructor, with the recipes of `calm train`: first the autoencoder, then
+    /// the language model. Later calls continue with the language model alone, with a new optimizer and schedule. If
+    /// `stop` ends the autoencoder's training, the model stays untrained. Throws errc::usage for an unclear length or a
+    /// model without text, errc::data if the text is shorter than one block, errc::non_finite as train_calm, and the
+    /// errors of the callbacks.
     void train(language_model_training const& how) {
         require_length(how);
         require(text_.documents() > 0, errc::usage,
@@ -189,15 +190,15 @@ public:
         is_trained_ = true;
     }
 
-    // Trains on other documents, encoded with the tokenizer of the model; they replace its text. Throws as train, and
-    // errc::data if the documents have no text.
+    /// Trains on other documents, encoded with the tokenizer of the model; they replace its text. Throws as train, and
+    /// errc::data if the documents have no text.
     void train(std::vector<std::string> const& documents, language_model_training const& how) {
         text_ = corpus_of(with_text(documents), tokenizer_);
         train(how);
     }
 
-    // Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for an untrained
-    // model or a temperature that the sampler does not support, and errc::non_finite.
+    /// Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for an untrained
+    /// model or a temperature that the sampler does not support, and errc::non_finite.
     generated_text generate(std::string_view prompt, generation_options const& o = {}) {
         require_trained("generate");
         generation_settings const settings{
@@ -208,10 +209,10 @@ public:
         });
     }
 
-    // Writes a model directory: config.json, weights, tokenizer and counts(), which calm::load and the programs `calm
-    // generate` and `calm evaluate` open. A model directory that exists is replaced, as a whole or not at all. Throws
-    // errc::usage for an untrained model, and errc::storage if something else exists at the path or it cannot be
-    // written.
+    /// Writes a model directory: config.json, weights, tokenizer and counts(), which calm::load and the programs
+    /// `calm generate` and `calm evaluate` open. A model directory that exists is replaced, as a whole or not at all.
+    /// Throws errc::usage for an untrained model, and errc::storage if something else exists at the path or it cannot
+    /// be written.
     void save(std::string const& directory) {
         require_trained("save");
         require_replaceable(directory);
@@ -220,22 +221,22 @@ public:
         save_calm(ctx_, directory, own_->model, description_, files, if_exists::replace);
     }
 
-    // The model and its memory; see calm_model. It holds no gradients after loading.
+    /// The model and its memory; see calm_model. It holds no gradients after loading.
     [[nodiscard]] model_type& model() { return own_->model; }
-    [[nodiscard]] model_type const& model() const { return own_->model; }          // read-only
-    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  // of its text
-    [[nodiscard]] context<Backend>& ctx() { return ctx_; }                         // threads, seed, workspace
-    // Describes the model for config.json; only of a trained model.
+    [[nodiscard]] model_type const& model() const { return own_->model; }          ///< read-only
+    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  ///< of its text
+    [[nodiscard]] context<Backend>& ctx() { return ctx_; }                         ///< threads, seed, workspace
+    /// Describes the model for config.json; only of a trained model.
     [[nodiscard]] model_description const& description() const { return description_; }
-    // Counts of tokens and pairs in the text of the last training: the bigram reference of evaluate_model. Null for an
-    // untrained model, or one loaded from a directory without them.
+    /// Counts of tokens and pairs in the text of the last training: the bigram reference of evaluate_model. Null for an
+    /// untrained model, or one loaded from a directory without them.
     [[nodiscard]] bigram_table const* counts() const { return counts_ ? &*counts_ : nullptr; }
-    // Whether train() has finished, or the model was loaded.
+    /// Whether train() has finished, or the model was loaded.
     [[nodiscard]] bool is_trained() const { return is_trained_; }
 
-    // Opens a model directory, or the --out of `calm train` that holds one. Throws errc::model_file if it is not the
-    // directory of a CALM, errc::config with every size that differs from C, errc::tokenizer, and errc::data for
-    // damaged counts.
+    /// Opens a model directory, or the --out of `calm train` that holds one. Throws errc::model_file if it is not the
+    /// directory of a CALM, errc::config with every size that differs from C, errc::tokenizer, and errc::data for
+    /// damaged counts.
     [[nodiscard]] static language_model load(std::string const& directory, load_options const& o = {}) {
         auto stored = read_calm(detail::directory_of_model(directory));
         stored.pattern = o.pattern;
@@ -394,8 +395,8 @@ private:
     bool is_trained_ = false;
 };
 
-// Opens a model directory as a model of configuration C, on the CPU or on a device: load<mine, cuda>("my-model"). See
-// language_model::load.
+/// Opens a model directory as a model of configuration C, on the CPU or on a device: load<mine, cuda>("my-model"). See
+/// language_model::load.
 template <model_configuration auto C, class Backend = cpu>
 [[nodiscard]] language_model<C, Backend> load(std::string const& directory, load_options const& o = {}) {
     return language_model<C, Backend>::load(directory, o);

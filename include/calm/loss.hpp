@@ -1,6 +1,7 @@
 #pragma once
-// Losses with their gradients, and BrierLM.
-// Example: tests/loss/brier_test.cpp, one_sequence_has_no_error
+/// \file
+/// Losses with their gradients, and BrierLM.
+/// \shows{tests/loss/brier_test.cpp,one_sequence_has_no_error}
 
 #include "calm/loss/brier.hpp"
 #include "calm/loss/cross_entropy.hpp"

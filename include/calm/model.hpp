@@ -1,6 +1,7 @@
 #pragma once
-// Configurations, the autoencoder, the language model and its heads.
-// Example: examples/07_head.hpp, guessing_head
+/// \file
+/// Configurations, the autoencoder, the language model and its heads.
+/// \shows{examples/07_head.hpp,guessing_head}
 
 #include "calm/model/autoencoder.hpp"
 #include "calm/model/autoencoder_losses.hpp"

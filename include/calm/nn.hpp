@@ -1,6 +1,7 @@
 #pragma once
-// Layers: forward, backward, visit.
-// Example: examples/06_network.cpp
+/// \file
+/// Layers: forward, backward, visit.
+/// \shows{examples/06_network.cpp}
 
 #include "calm/nn/attention.hpp"
 #include "calm/nn/embedding.hpp"

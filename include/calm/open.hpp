@@ -1,10 +1,11 @@
 #pragma once
-// Opens a model directory of any sizes: the sizes come from its files. Its code is compiled the first time, in some 20
-// seconds, and kept for later runs. So it needs a compiler and these headers when the program runs; calm::load of
-// calm/language_model.hpp needs neither, but the sizes when the program is compiled. The program itself needs no CUDA
-// for a model on a GPU, which nvcc compiles in some minutes. Not in calm/calm.hpp. Links libpcre2-8, simdjson, zlib and
-// zstd; needs nlohmann-json.
-// Example: examples/14_open.cpp
+/// \file
+/// Opens a model directory of any sizes: the sizes come from its files. Its code is compiled the first time, in some 20
+/// seconds, and kept for later runs. So it needs a compiler and these headers when the program runs; calm::load of
+/// calm/language_model.hpp needs neither, but the sizes when the program is compiled. The program itself needs no CUDA
+/// for a model on a GPU, which nvcc compiles in some minutes. Not in calm/calm.hpp. Links libpcre2-8, simdjson, zlib
+/// and zstd; needs nlohmann-json.
+/// \shows{examples/14_open.cpp}
 
 #include <algorithm>
 #include <charconv>
@@ -56,32 +57,32 @@ inline std::string own_headers() {
 
 }  // namespace detail
 
-// How calm::open compiles and loads.
+/// How calm::open compiles and loads.
 struct open_options {
-    int threads = 0;             // of the CPU; 0: all of the machine's
-    std::string device = "cpu";  // or cuda or cuda:N, an NVIDIA GPU; or emulated, a GPU's kernels on the CPU, for tests
-    // g++ or clang++ with the standard library of the program. Empty: the program's own; for cuda nvcc 12.4 or later.
+    int threads = 0;             ///< of the CPU; 0: all of the machine's
+    std::string device = "cpu";  ///< or cuda or cuda:N, an NVIDIA GPU; or emulated, GPU kernels on the CPU, for tests
+    /// g++ or clang++ with the standard library of the program. Empty: the program's own; for cuda nvcc 12.4 or later.
     std::string compiler = {};
-    std::string headers = detail::own_headers();  // the folder that holds calm/, of the program's version
-    std::vector<std::string> options = {"-O2", "-march=native"};  // more for the compiler, -I... among them
-    std::vector<std::string> libraries = {"-lsimdjson"};          // for its linker; for cuda, cuBLASLt is added
-    std::function<void(std::string_view)> log = {};               // receives a line before anything is compiled
-    std::string pattern = {};  // as in load_tokenizer: for tiktoken's lines that config.json does not describe
+    std::string headers = detail::own_headers();  ///< the folder that holds calm/, of the program's version
+    std::vector<std::string> options = {"-O2", "-march=native"};  ///< more for the compiler, -I... among them
+    std::vector<std::string> libraries = {"-lsimdjson"};          ///< for its linker; for cuda, cuBLASLt is added
+    std::function<void(std::string_view)> log = {};               ///< receives a line before anything is compiled
+    std::string pattern = {};  ///< as in load_tokenizer: for tiktoken's lines that config.json does not describe
 };
 
-// Settings of any_model::evaluate.
+/// Settings of any_model::evaluate.
 struct evaluation_options {
-    index_t block_tokens = 0;  // tokens per block, 0: as in training, else 256; BrierLM depends on it
-    index_t samples = 8;       // N per position, at least 2
-    std::uint64_t seed = 1;    // of all noise
-    index_t positions = 0;     // size of a random subset of positions to score; 0: all
+    index_t block_tokens = 0;  ///< tokens per block, 0: as in training, else 256; BrierLM depends on it
+    index_t samples = 8;       ///< N per position, at least 2
+    std::uint64_t seed = 1;    ///< of all noise
+    index_t positions = 0;     ///< size of a random subset of positions to score; 0: all
 };
 
-// A CALM or an autoregressive model of any sizes, with its tokenizer, on a device. Not thread-safe. May be moved.
+/// A CALM or an autoregressive model of any sizes, with its tokenizer, on a device. Not thread-safe. May be moved.
 class any_model {
 public:
-    // Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for a temperature
-    // that the sampler does not support, or a sampler of patches for an autoregressive model, and errc::non_finite.
+    /// Continues a prompt, which may be empty. Equal settings give equal texts. Throws errc::usage for a temperature
+    /// that the sampler does not support, or a sampler of patches for an autoregressive model, and errc::non_finite.
     generated_text generate(std::string_view prompt, generation_options const& o = {}) {
         std::vector<std::vector<token_id>> const prompts{tokenizer_.encode(prompt)};
         auto const settings = settings_of(o);
@@ -93,16 +94,16 @@ public:
         });
     }
 
-    // For up to `texts` texts that are generated together and begin and end independently, each of at most `capacity`
-    // patches with its prompt. The result has the members of calm::text_batch (sample/text_batch.hpp): free_slots,
-    // empty, begin, end, result, step. A step computes about `prompt_patches` patches of prompts, so that other texts
-    // do not wait for a long one. The model outlives it. A text's settings are of settings_of().
+    /// For up to `texts` texts that are generated together and begin and end independently, each of at most `capacity`
+    /// patches with its prompt. The result has the members of calm::text_batch (sample/text_batch.hpp): free_slots,
+    /// empty, begin, end, result, step. A step computes about `prompt_patches` patches of prompts, so that other texts
+    /// do not wait for a long one. The model outlives it. A text's settings are of settings_of().
     [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity,
                                                                 index_t prompt_patches = prompt_part) {
         return model_->text_batch(texts, capacity, prompt_patches);
     }
 
-    // The settings with which generate() would generate. Throws errc::usage as generate().
+    /// The settings with which generate() would generate. Throws errc::usage as generate().
     [[nodiscard]] any_generation_settings settings_of(generation_options const& o) const {
         require(is_calm() || o.sampler == sampling_rule::adaptive, errc::usage,
                 "calm::any_model: expected no sampler for an autoregressive model, which draws single tokens; leave it "
@@ -114,8 +115,8 @@ public:
                 .ends = stored_.ends};
     }
 
-    // Scores the model on documents, packed as in its training. Throws errc::data if they fill no block, and
-    // errc::config for a block that is not a number of whole patches, 2 or more.
+    /// Scores the model on documents, packed as in its training. Throws errc::data if they fill no block, and
+    /// errc::config for a block that is not a number of whole patches, 2 or more.
     evaluation evaluate(std::vector<std::string> const& documents, evaluation_options const& o = {}) {
         auto const& ours = stored_.description.calm;
         index_t const trained = ours && ours->data ? ours->data->block_tokens : 0;
@@ -135,13 +136,13 @@ public:
         return found;
     }
 
-    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  // of its text
-    // Its config.json: kind, sizes, how it was trained.
+    [[nodiscard]] calm::tokenizer const& tokenizer() const { return tokenizer_; }  ///< of its text
+    /// Its config.json: kind, sizes, how it was trained.
     [[nodiscard]] model_description const& description() const { return stored_.description; }
-    // K, tokens per patch; 1 for an autoregressive model.
+    /// K, tokens per patch; 1 for an autoregressive model.
     [[nodiscard]] index_t patch_size() const { return is_calm() ? stored_.sizes.autoencoder.patch_size : 1; }
 
-    // See calm::open.
+    /// See calm::open.
     [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
         auto const gpu = require_device(o.device);
         auto stored = read_model_description(detail::directory_of_model(directory));
@@ -322,10 +323,10 @@ private:
     std::unique_ptr<loaded_model> model_;  // never null
 };
 
-// Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles
-// code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it. Throws errc::model_file if it is not the
-// directory of a language model, errc::config if it cannot be compiled, errc::device if this machine lacks the device,
-// errc::usage for an unknown device, errc::tokenizer, errc::memory, and errc::storage if the cache cannot be used.
+/// Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles
+/// code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it. Throws errc::model_file if it is not the
+/// directory of a language model, errc::config if it cannot be compiled, errc::device if this machine lacks the device,
+/// errc::usage for an unknown device, errc::tokenizer, errc::memory, and errc::storage if the cache cannot be used.
 [[nodiscard]] inline any_model open(std::string const& directory, open_options const& o = {}) {
     return any_model::open(directory, o);
 }

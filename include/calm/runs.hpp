@@ -1,6 +1,7 @@
 #pragma once
-// Files of a training run: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
-// Example: tests/runs/run_directory_test.cpp, found_step
+/// \file
+/// Files of a training run: its directory, checkpoints, metrics. Links simdjson; needs nlohmann-json.
+/// \shows{tests/runs/run_directory_test.cpp,found_step}
 
 #include "calm/runs/checkpoint.hpp"
 #include "calm/runs/metrics_log.hpp"

@@ -1,6 +1,7 @@
 #pragma once
-// Generation, and temperature from samples alone.
-// Example: examples/15_serve.cpp, main
+/// \file
+/// Generation, and temperature from samples alone.
+/// \shows{examples/15_serve.cpp,main}
 
 #include "calm/sample/generate.hpp"
 #include "calm/sample/generation_session.hpp"

@@ -1,6 +1,7 @@
 #pragma once
-// Shapes, memory, lazy expressions, execution.
-// Example: examples/03_expression.cpp
+/// \file
+/// Shapes, memory, lazy expressions, execution.
+/// \shows{examples/03_expression.cpp}
 
 #include "calm/tensor/core/activations.hpp"
 #include "calm/tensor/core/arena.hpp"

@@ -1,6 +1,7 @@
 #pragma once
-// Text: tokenizers, documents, corpora, reference models. Links libpcre2-8, simdjson, zlib and zstd.
-// Example: examples/09_tokenizer.cpp
+/// \file
+/// Text: tokenizers, documents, corpora, reference models. Links libpcre2-8, simdjson, zlib and zstd.
+/// \shows{examples/09_tokenizer.cpp}
 
 #include "calm/text/bigram.hpp"
 #include "calm/text/block_reader.hpp"

@@ -1,7 +1,8 @@
 #pragma once
-// Training and generation. For faster compilation these are separate: evaluation (calm/evaluate.hpp), files of
-// runs (calm/runs.hpp), of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
-// Example: examples/12_training.cpp
+/// \file
+/// Training and generation. For faster compilation these are separate: evaluation (calm/evaluate.hpp), files of
+/// runs (calm/runs.hpp), of text (calm/text.hpp) and of weights (calm/io.hpp). Links libpcre2-8.
+/// \shows{examples/12_training.cpp}
 
 #include "calm/sample/generate.hpp"
 #include "calm/text/stories.hpp"

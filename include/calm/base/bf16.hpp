@@ -1,6 +1,8 @@
 #pragma once
-// 16-bit floating-point numbers. bfloat16 is the upper half of a float: the same exponent range, 8 bits of significand.
-// Example: tests/base/bf16_test.cpp, a_float_is_rounded_as_a_double_is
+/// \file
+/// 16-bit floating-point numbers. bfloat16 is the upper half of a float: the same exponent range, 8 bits of
+/// significand.
+/// \shows{tests/base/bf16_test.cpp,a_float_is_rounded_as_a_double_is}
 
 #include <algorithm>
 #include <bit>
@@ -48,37 +50,37 @@ constexpr std::uint16_t nearest_upper_half(std::uint32_t bits) {
 
 }  // namespace detail
 
-// A bfloat16 in memory. Arithmetic converts it to float, which is exact.
+/// A bfloat16 in memory. Arithmetic converts it to float, which is exact.
 struct bf16 {
-    std::uint16_t bits;  // sign, 8 of exponent, 7 of fraction
+    std::uint16_t bits;  ///< sign, 8 of exponent, 7 of fraction
 
     bf16() = default;
-    // Rounds x to nearest with ties to even. Overflow gives infinity; NaN stays NaN.
+    /// Rounds x to nearest with ties to even. Overflow gives infinity; NaN stays NaN.
     constexpr explicit bf16(double x) : bits(detail::to_16_bits<8>(x)) {}
-    // Rounds a float in few operations: float and bfloat16 have the same exponent range.
+    /// Rounds a float in few operations: float and bfloat16 have the same exponent range.
     constexpr explicit bf16(float x) : bits(detail::nearest_upper_half(std::bit_cast<std::uint32_t>(x))) {}
-    // From raw bits.
+    /// From raw bits.
     static constexpr bf16 of(std::uint16_t bits) {
         bf16 x;  // NOLINT(cppcoreguidelines-pro-type-member-init): the next line does it
         x.bits = bits;
         return x;
     }
-    // Stochastic rounding with 16 random bits: x becomes the bf16 above it with probability (x - below) / (above -
-    // below), otherwise the bf16 below it; infinity counts as 2^128. The expected value is x. Representable values and
-    // NaN stay.
+    /// Stochastic rounding with 16 random bits: x becomes the bf16 above it with probability (x - below) / (above -
+    /// below), otherwise the bf16 below it; infinity counts as 2^128. The expected value is x. Representable values and
+    /// NaN stay.
     static constexpr bf16 at_random(float x, std::uint32_t random) {
         return of(detail::upper_half(std::bit_cast<std::uint32_t>(x), random & 0xFFFFU));
     }
-    // Exact.
+    /// Exact.
     constexpr operator float() const {  // NOLINT(google-explicit-constructor): nothing is lost
         return std::bit_cast<float>(std::uint32_t{bits} << 16U);
     }
 };
 
-// How weights are rounded to the bf16 that matrix products read.
+/// How weights are rounded to the bf16 that matrix products read.
 enum class weight_rounding {
-    nearest,     // ties to even
-    stochastic,  // to either neighbour, with the weight as expected value: bf16::at_random
+    nearest,     ///< ties to even
+    stochastic,  ///< to either neighbour, with the weight as expected value: bf16::at_random
 };
 
 namespace detail {
@@ -86,7 +88,7 @@ template <class T> struct computed { using type = T; };
 template <> struct computed<bf16> { using type = float; };
 }  // namespace detail
 
-// The type in which values stored as T are computed.
+/// The type in which values stored as T are computed.
 template <class T> using computed_in = typename detail::computed<T>::type;
 
 }  // namespace calm

@@ -1,7 +1,8 @@
 #pragma once
-// The exception type of the library. Its message names the expected state, the state found, and the remedy. The library
-// prints nothing.
-// Example: tests/base/error_test.cpp, requirements_are_checked_and_reported
+/// \file
+/// The exception type of the library. Its message names the expected state, the state found, and the remedy. The
+/// library prints nothing.
+/// \shows{tests/base/error_test.cpp,requirements_are_checked_and_reported}
 
 #include <concepts>
 #include <cstddef>
@@ -18,18 +19,18 @@
 
 namespace calm {
 
-// The category of an error, also the exit status of a program.
+/// The category of an error, also the exit status of a program.
 enum class errc : int {
-    usage = 2,        // invalid call, option or shape
-    config = 3,       // invalid or mismatching configuration
-    data = 4,         // text or corpora
-    model_file = 5,   // weights, config.json
-    tokenizer = 6,    // tokenizer files, ids out of range
-    memory = 7,       // out of memory
-    non_finite = 8,   // unexpected NaN or infinity
-    distributed = 9,  // another process failed, or takes part with other options
-    storage = 10,     // reading, writing, renaming
-    device = 11,      // a missing or failing GPU, a CPU without required instructions
+    usage = 2,        ///< invalid call, option or shape
+    config = 3,       ///< invalid or mismatching configuration
+    data = 4,         ///< text or corpora
+    model_file = 5,   ///< weights, config.json
+    tokenizer = 6,    ///< tokenizer files, ids out of range
+    memory = 7,       ///< out of memory
+    non_finite = 8,   ///< unexpected NaN or infinity
+    distributed = 9,  ///< another process failed, or takes part with other options
+    storage = 10,     ///< reading, writing, renaming
+    device = 11,      ///< a missing or failing GPU, a CPU without required instructions
 };
 
 namespace detail {
@@ -49,27 +50,27 @@ namespace detail {
 
 }  // namespace detail
 
-// An error with a code and a message. If a file is to blame, it also has its path and the place in it ("line 3", "byte
-// 17"). Its what() is safe to print to a terminal: every line is a printable_line(). Further lines come only from
-// `more`, at most 100.
+/// An error with a code and a message. If a file is to blame, it also has its path and the place in it ("line 3", "byte
+/// 17"). Its what() is safe to print to a terminal: every line is a printable_line(). Further lines come only from
+/// `more`, at most 100.
 class error : public std::runtime_error {
 public:
-    // An error that no file is to blame for.
+    /// An error that no file is to blame for.
     error(errc code, std::string const& sentence, std::span<std::string const> more = {}) :
         std::runtime_error(detail::shown_lines(sentence, more)), code_(code) {}
-    // what() is "path, place: message"; `place` may be empty.
+    /// what() is "path, place: message"; `place` may be empty.
     error(errc code, std::string path, std::string place, std::string const& sentence,
           std::span<std::string const> more = {}) :
         std::runtime_error(detail::shown_place(path, place) + detail::shown_lines(sentence, more)),
         code_(code), reason_at_(detail::shown_place(path, place).size()), path_(std::move(path)),
         place_(std::move(place)) {}
 
-    [[nodiscard]] errc code() const noexcept { return code_; }  // also the exit status of a program
-    // Unescaped, not for a terminal; empty if no file is to blame.
+    [[nodiscard]] errc code() const noexcept { return code_; }  ///< also the exit status of a program
+    /// Unescaped, not for a terminal; empty if no file is to blame.
     [[nodiscard]] std::string const& path() const noexcept { return path_; }
-    // The place in the file, unescaped; may be empty.
+    /// The place in the file, unescaped; may be empty.
     [[nodiscard]] std::string const& place() const noexcept { return place_; }
-    // what() without path and place.
+    /// what() without path and place.
     [[nodiscard]] char const* reason() const noexcept { return what() + reason_at_; }
 
 private:
@@ -143,19 +144,19 @@ template <class Sentence> [[noreturn, gnu::cold, gnu::noinline]] void throw_erro
 }
 }  // namespace detail
 
-// Joins the parts (text, numbers, values that to_string() takes) into one text. Generates a fraction of the code of a
-// sequence of +.
+/// Joins the parts (text, numbers, values that to_string() takes) into one text. Generates a fraction of the code of a
+/// sequence of +.
 template <class... Parts> std::string sentence(Parts const&... parts) {
     return detail::joined({detail::sentence_part(parts)...});
 }
 
-// Throws error(code, sentence) unless the condition holds. The message is text, parts as sentence() takes them, or a
-// callable that returns it if a part must be computed. It is built only on failure.
+/// Throws error(code, sentence) unless the condition holds. The message is text, parts as sentence() takes them, or a
+/// callable that returns it if a part must be computed. It is built only on failure.
 inline void require(bool condition, errc code, char const* sentence) {
     if (!condition) [[unlikely]]
         detail::throw_error(code, sentence);
 }
-// Overload for a callable that returns the message.
+/// Overload for a callable that returns the message.
 template <class Sentence>
 requires std::is_invocable_r_v<std::string, Sentence>
 void require(bool condition, errc code, Sentence&& sentence) {
@@ -163,7 +164,7 @@ void require(bool condition, errc code, Sentence&& sentence) {
         detail::throw_error(code, sentence);
 }
 
-// Overload for the parts of the message.
+/// Overload for the parts of the message.
 template <class... Parts>
 requires(sizeof...(Parts) > 1) void require(bool condition, errc code, Parts const&... parts) {
     if (!condition) [[unlikely]]

@@ -1,7 +1,8 @@
 #pragma once
-// Escapes and shortens untrusted text (names and values from files, paths, options, variables) for messages and tables,
-// so that no terminal interprets it.
-// Example: tests/base/quoted_test.cpp, quoted_file_text_is_shortened
+/// \file
+/// Escapes and shortens untrusted text (names and values from files, paths, options, variables) for messages and
+/// tables, so that no terminal interprets it.
+/// \shows{tests/base/quoted_test.cpp,quoted_file_text_is_shortened}
 
 #include <algorithm>
 #include <cstddef>
@@ -13,14 +14,14 @@
 
 namespace calm {
 
-// Whether a terminal may interpret a character or display the following text elsewhere: C0, DEL, C1, bidirectional
-// marks, line and paragraph separators.
+/// Whether a terminal may interpret a character or display the following text elsewhere: C0, DEL, C1, bidirectional
+/// marks, line and paragraph separators.
 constexpr bool is_control(std::uint32_t c) {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// The code point of one complete UTF-8 character.
+/// The code point of one complete UTF-8 character.
 constexpr std::uint32_t code_point(std::string_view character) {
     auto const lead = static_cast<std::uint8_t>(character[0]);
     std::uint32_t value = character.size() == 1 ? lead : lead & (0x7fU >> character.size());
@@ -28,13 +29,13 @@ constexpr std::uint32_t code_point(std::string_view character) {
     return value;
 }
 
-// Appends the lowest `digits` hexadecimal digits of a value.
+/// Appends the lowest `digits` hexadecimal digits of a value.
 inline void append_hex(std::string& to, std::uint32_t value, int digits) {
     for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) to += "0123456789abcdef"[value >> shift & 15U];
 }
 
-// Escapes every control as \n, \t, \r, \x1b or \u202e, and every byte that is not UTF-8 as \xff. Backslashes are not
-// escaped, so escaping twice changes nothing. Controls in `kept` stay.
+/// Escapes every control as `\n`, `\t`, `\r`, `\x1b` or `\u202e`, and every byte that is not UTF-8 as `\xff`.
+/// Backslashes are not escaped, so escaping twice changes nothing. Controls in `kept` stay.
 [[gnu::cold]] inline std::string escaped(std::string_view text, std::string_view kept = "") {
     std::string out;
     out.reserve(text.size());
@@ -80,22 +81,22 @@ inline std::string json_string(std::string_view text) {
 
 }  // namespace detail
 
-// Escapes bytes of a file for a message: at most 100 of them, then "...".
+/// Escapes bytes of a file for a message: at most 100 of them, then "...".
 [[gnu::cold]] inline std::string printable(std::string_view bytes) {
     auto const shown = detail::beginning(bytes, 100);
     return escaped(shown) + (shown.size() < bytes.size() ? "..." : "");
 }
 
-// printable() between two marks.
+/// printable() between two marks.
 inline std::string in_quotes(std::string_view bytes, char mark = '\'') {
     return mark + printable(bytes) + mark;
 }
 
-// The maximum bytes of untrusted text in one line, before escaping.
+/// The maximum bytes of untrusted text in one line, before escaping.
 inline constexpr std::size_t longest_line = 4000;
 
-// Text as one line for people: controls, separators, bidirectional marks and bytes that are not UTF-8 are escaped. Of a
-// text longer than `most` bytes the middle is left out. Escaping twice changes nothing.
+/// Text as one line for people: controls, separators, bidirectional marks and bytes that are not UTF-8 are escaped. Of
+/// a text longer than `most` bytes the middle is left out. Escaping twice changes nothing.
 [[gnu::cold]] inline std::string printable_line(std::string_view text, std::size_t most = longest_line) {
     if (text.size() <= most) return escaped(text);
     auto const head = detail::beginning(text, most - most / 4);

@@ -1,9 +1,10 @@
 #pragma once
-// Distributes the pieces of an evaluation over ranks: piece n belongs to rank n mod R. The pieces do not depend on the
-// ranks, each is done by one rank, and results are taken in the order of the pieces: the outcome is bit-identical to
-// one rank. All ranks make the same calls in the same order; any call throws if another rank failed. A null process
-// group means one rank.
-// Example: tests/ranks/evaluation_test.cpp, an_autoencoder_is_scored_equally_by_any_number_of_ranks
+/// \file
+/// Distributes the pieces of an evaluation over ranks: piece n belongs to rank n mod R. The pieces do not depend on the
+/// ranks, each is done by one rank, and results are taken in the order of the pieces: the outcome is bit-identical to
+/// one rank. All ranks make the same calls in the same order; any call throws if another rank failed. A null process
+/// group means one rank.
+/// \shows{tests/ranks/evaluation_test.cpp,an_autoencoder_is_scored_equally_by_any_number_of_ranks}
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,8 @@
 #pragma once
-// Evaluates models on unseen text: BrierLM and its references, the loss of the head, the accuracy of the autoencoder
-// (docs/mathematics/scores.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
-// Example: examples/13_saved_model.cpp, main
+/// \file
+/// Evaluates models on unseen text: BrierLM and its references, the loss of the head, the accuracy of the autoencoder
+/// (docs/mathematics/scores.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
+/// \shows{examples/13_saved_model.cpp,main}
 
 #include <cstddef>
 #include <cstdint>
@@ -162,10 +163,10 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 
 }  // namespace detail
 
-// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
-// does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
-// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's process
-// group, or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
+/// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
+/// does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
+/// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's process
+/// group, or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           block_source const& blocks, special_tokens const& special,
@@ -183,19 +184,19 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     return e;
 }
 
-// Evaluates a language model on blocks, of which settings.batch are in memory at once. Each of the P - 1 predictions of
-// a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, runs past the block, or EOS or
-// PAD is the last token before it. Blocks are the sequences of the jackknife. With K < 4 every sample continues along
-// its own tokens (count_pairs).
-//
-// Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1. So
-// scores depend neither on the batch nor on what else is scored. With settings.positions, a uniformly random subset of
-// predictions is scored, and as many patches for the autoencoder. The loss needs an objective (head_objective_of gives
-// a stored model's): it is the mean over all drawn predictions, with the noise of training at step 0. The references
-// need a table, and are scored at the same positions.
-//
-// Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
-// vocabulary, and the errors of the source.
+/// Evaluates a language model on blocks, of which settings.batch are in memory at once. Each of the P - 1 predictions
+/// of a block is sampled N times and scored, unless its target, the next max(K, 4) tokens, runs past the block, or EOS
+/// or PAD is the last token before it. Blocks are the sequences of the jackknife. With K < 4 every sample continues
+/// along its own tokens (count_pairs).
+///
+/// Prediction p of block b has number b (P - 1) + p in stream::evaluation, and its further patches draw at step 1. So
+/// scores depend neither on the batch nor on what else is scored. With settings.positions, a uniformly random subset of
+/// predictions is scored, and as many patches for the autoencoder. The loss needs an objective (head_objective_of gives
+/// a stored model's): it is the mean over all drawn predictions, with the noise of training at step 0. The references
+/// need a table, and are scored at the same positions.
+///
+/// Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
+/// vocabulary, and the errors of the source.
 template <class Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
@@ -218,8 +219,8 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     return e;
 }
 
-// Evaluates a model with exact next-token probabilities: only the collision term uses N samples (likelihood_scoring).
-// Adds cross-entropy, perplexity and, given the bytes of every token in the vocabulary, bits per byte, all at T = 1.
+/// Evaluates a model with exact next-token probabilities: only the collision term uses N samples (likelihood_scoring).
+/// Adds cross-entropy, perplexity and, given the bytes of every token in the vocabulary, bits per byte, all at T = 1.
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
                           special_tokens const& special, bigram_table const* table,
@@ -236,7 +237,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     return e;
 }
 
-// Evaluates an autoencoder on blocks in memory, one after another.
+/// Evaluates an autoencoder on blocks in memory, one after another.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                           std::span<token_id const> blocks, special_tokens const& special,
@@ -244,7 +245,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
     return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
                           settings, ranks);
 }
-// Evaluates a language model on blocks in memory.
+/// Evaluates a language model on blocks in memory.
 template <class Model, class Backend>
 requires(!gives_logits<Model>) evaluation
     evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
@@ -254,7 +255,7 @@ requires(!gives_logits<Model>) evaluation
                           table, settings, objective, ranks);
 }
 
-// Evaluates a model with next-token probabilities on blocks in memory.
+/// Evaluates a model with next-token probabilities on blocks in memory.
 template <gives_logits Model, class Backend>
 evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
                           special_tokens const& special, bigram_table const* table,

@@ -1,7 +1,8 @@
 #pragma once
-// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics/autoencoder.md). Sizes: K tokens per
-// patch, L latent.
-// Example: tests/train/evaluate_test.cpp, a_decoded_pad_is_no_right_token
+/// \file
+/// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics/autoencoder.md). Sizes: K tokens
+/// per patch, L latent.
+/// \shows{tests/train/evaluate_test.cpp,a_decoded_pad_is_no_right_token}
 
 #include <algorithm>
 #include <array>
@@ -19,32 +20,32 @@
 
 namespace calm {
 
-// Scores patches that come one after another. Each patch has the noise of its number, its position in
-// stream::posterior. With several ranks each computes some of the chunks. Context and model outlive it.
+/// Scores patches that come one after another. Each patch has the noise of its number, its position in
+/// stream::posterior. With several ranks each computes some of the chunks. Context and model outlive it.
 template <autoencoder_configuration C, class Space> class autoencoder_scoring {
     using T = typename Space::scalar;
     using Backend = typename Space::backend;
 
 public:
-    using model_type = autoencoder<C, Space>;  // the scored model
+    using model_type = autoencoder<C, Space>;  ///< the scored model
     static constexpr index_t K = model_type::K;
     static constexpr index_t L = model_type::L;
 
-    // Accuracies exclude `pad` tokens; the noise uses `seed`. The screen is for the model's vocabulary, or null.
+    /// Accuracies exclude `pad` tokens; the noise uses `seed`. The screen is for the model's vocabulary, or null.
     autoencoder_scoring(context<Backend>& ctx, autoencoder<C, Space> const& model, token_id pad, std::uint64_t seed,
                         process_group* ranks = nullptr, token_screen const* screen = nullptr) :
         ctx_(ctx),
         model_(model), pad_(pad), noise_{seed, stream::posterior, 0}, ranks_(ranks), screen_(screen),
         sums_(ranks, [this](sums const& one) { take(one); }) {}
 
-    // Adds the K tokens of one patch.
+    /// Adds the K tokens of one patch.
     void add(index_t number, std::span<token_id const> patch) {
         numbers_.push_back(number);
         tokens_.insert(tokens_.end(), patch.begin(), patch.end());
         if (static_cast<index_t>(numbers_.size()) == chunk) score();
     }
 
-    // The evaluation of all patches added. Throws errc::data if they hold only PAD.
+    /// The evaluation of all patches added. Throws errc::data if they hold only PAD.
     autoencoder_evaluation result() {
         score();
         sums_.end(chunk_);
@@ -137,8 +138,8 @@ private:
     double std_sum_ = 0, loss_sum_ = 0;
 };
 
-// Evaluates whole patches, numbered from 0; several ranks may share the work. Throws errc::usage for incomplete patches
-// and errc::data if there is only PAD.
+/// Evaluates whole patches, numbered from 0; several ranks may share the work. Throws errc::usage for incomplete
+/// patches and errc::data if there is only PAD.
 template <autoencoder_configuration C, class Space>
 autoencoder_evaluation evaluate_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
                                             std::span<token_id const> tokens, token_id pad, std::uint64_t seed,

@@ -1,6 +1,7 @@
 #pragma once
-// Results of an evaluation: a value, a JSON line for programs, a table for people.
-// Example: tests/train/evaluate_test.cpp, an_evaluation_is_one_json_object_and_a_table
+/// \file
+/// Results of an evaluation: a value, a JSON line for programs, a table for people.
+/// \shows{tests/train/evaluate_test.cpp,an_evaluation_is_one_json_object_and_a_table}
 
 #include <array>
 #include <cstdint>
@@ -17,48 +18,48 @@
 
 namespace calm {
 
-// Reconstruction by an autoencoder. Accuracies are fractions of tokens, 0 .. 1.
+/// Reconstruction by an autoencoder. Accuracies are fractions of tokens, 0 .. 1.
 struct autoencoder_evaluation {
-    double token_accuracy = 0;            // of the posterior's mean, without PAD
-    double token_accuracy_posterior = 0;  // of a draw from the posterior
-    double posterior_std = 0;             // mean of exp(log_std)
-    double cross_entropy = 0;             // of that draw, mean over all tokens including PAD, in nats
-    index_t patches = 0;                  // number scored
+    double token_accuracy = 0;            ///< of the posterior's mean, without PAD
+    double token_accuracy_posterior = 0;  ///< of a draw from the posterior
+    double posterior_std = 0;             ///< mean of exp(log_std)
+    double cross_entropy = 0;             ///< of that draw, mean over all tokens including PAD, in nats
+    index_t patches = 0;                  ///< number scored
 };
 
-// Results of an evaluation; values that do not apply are empty.
+/// Results of an evaluation; values that do not apply are empty.
 struct evaluation {
-    std::optional<brier_scores> brier;               // Brier-1 .. Brier-4
-    std::optional<brier_scores> brier_se;            // one standard error each; empty with a single sequence
-    std::optional<double> brier_lm;                  // in 0 .. 100, higher is better
-    std::optional<double> brier_lm_se;               // one standard error; empty for a BrierLM of 0
-    index_t positions = 0;                           // scored
-    index_t sequences = 0;                           // blocks with a scored position
-    index_t skipped = 0;                             // positions skipped: no document continues there
-    index_t block = 0;                               // tokens per block
-    std::string mode = "padded";                     // how documents are packed into blocks
-    index_t samples = 0;                             // N per position
-    std::uint64_t seed = 0;                          // of all noise
-    std::optional<brier_scores> unigram_brier;       // of token frequencies, if a table was given
-    std::optional<brier_scores> bigram_brier;        // of bigram frequencies, if a table was given
-    std::optional<double> bigram_brier_lm;           // in 0 .. 100
-    std::optional<brier_scores> optimal_brier;       // if the source is known
-    std::optional<double> optimal_brier_lm;          // in 0 .. 100
-    std::optional<double> head_loss;                 // mean over all predictions, if an objective was given
-    std::optional<double> cross_entropy;             // nats per token, of a model with next-token probabilities
-    std::optional<double> perplexity;                // exp(cross_entropy)
-    std::optional<double> bits_per_byte;             // if the bytes of tokens were given
-    std::optional<double> bits_per_byte_se;          // one standard error; empty with a single sequence
-    std::optional<double> token_accuracy;            // as autoencoder_evaluation
-    std::optional<double> token_accuracy_posterior;  // as autoencoder_evaluation
-    std::optional<double> posterior_std;             // as autoencoder_evaluation
-    double temperature = 1;                          // of the samples
-    std::string sampler = "adaptive";                // name of the rule
-    std::optional<double> draws_per_patch;           // draws from the head per sampled patch
-    index_t capped = 0;                              // patches at which the exact rule gave up
-    index_t patches = 0;                             // scored by the autoencoder
+    std::optional<brier_scores> brier;               ///< Brier-1 .. Brier-4
+    std::optional<brier_scores> brier_se;            ///< one standard error each; empty with a single sequence
+    std::optional<double> brier_lm;                  ///< in 0 .. 100, higher is better
+    std::optional<double> brier_lm_se;               ///< one standard error; empty for a BrierLM of 0
+    index_t positions = 0;                           ///< scored
+    index_t sequences = 0;                           ///< blocks with a scored position
+    index_t skipped = 0;                             ///< positions skipped: no document continues there
+    index_t block = 0;                               ///< tokens per block
+    std::string mode = "padded";                     ///< how documents are packed into blocks
+    index_t samples = 0;                             ///< N per position
+    std::uint64_t seed = 0;                          ///< of all noise
+    std::optional<brier_scores> unigram_brier;       ///< of token frequencies, if a table was given
+    std::optional<brier_scores> bigram_brier;        ///< of bigram frequencies, if a table was given
+    std::optional<double> bigram_brier_lm;           ///< in 0 .. 100
+    std::optional<brier_scores> optimal_brier;       ///< if the source is known
+    std::optional<double> optimal_brier_lm;          ///< in 0 .. 100
+    std::optional<double> head_loss;                 ///< mean over all predictions, if an objective was given
+    std::optional<double> cross_entropy;             ///< nats per token, of a model with next-token probabilities
+    std::optional<double> perplexity;                ///< exp(cross_entropy)
+    std::optional<double> bits_per_byte;             ///< if the bytes of tokens were given
+    std::optional<double> bits_per_byte_se;          ///< one standard error; empty with a single sequence
+    std::optional<double> token_accuracy;            ///< as autoencoder_evaluation
+    std::optional<double> token_accuracy_posterior;  ///< as autoencoder_evaluation
+    std::optional<double> posterior_std;             ///< as autoencoder_evaluation
+    double temperature = 1;                          ///< of the samples
+    std::string sampler = "adaptive";                ///< name of the rule
+    std::optional<double> draws_per_patch;           ///< draws from the head per sampled patch
+    index_t capped = 0;                              ///< patches at which the exact rule gave up
+    index_t patches = 0;                             ///< scored by the autoencoder
 
-    // Adds the results of an autoencoder.
+    /// Adds the results of an autoencoder.
     void add(autoencoder_evaluation const& a) {
         token_accuracy = a.token_accuracy;
         token_accuracy_posterior = a.token_accuracy_posterior;
@@ -67,7 +68,7 @@ struct evaluation {
     }
 };
 
-// Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" if all are positive.
+/// Why BrierLM is 0, as a clause: "Brier-3 and Brier-4 are not positive"; "" if all are positive.
 inline std::string not_positive(brier_scores const& scores) {
     std::string names;
     int count = 0;
@@ -80,7 +81,7 @@ inline std::string not_positive(brier_scores const& scores) {
     return count == 0 ? names : names + (count == 1 ? " is not positive" : " are not positive");
 }
 
-// One JSON object on one line, the keys in their documented order; null for values that do not apply.
+/// One JSON object on one line, the keys in their documented order; null for values that do not apply.
 inline std::string to_json(evaluation const& e) {
     using value = decltype(metric::value);
     constexpr double null = std::numeric_limits<double>::quiet_NaN();
@@ -121,7 +122,7 @@ inline std::string to_json(evaluation const& e) {
     return to_json(std::span<metric const>(metrics));
 }
 
-// A table for people, without a final line break.
+/// A table for people, without a final line break.
 inline std::string to_table(evaluation const& e) {
     std::string text;
     auto const print = [&text](char const* format, auto... values) {

@@ -1,6 +1,7 @@
 #pragma once
-// Converts a stored model: from any published layout to safetensors, in another precision, in one file or several.
-// Example: tests/io/convert_model_test.cpp, every_layout_becomes_the_same_file
+/// \file
+/// Converts a stored model: from any published layout to safetensors, in another precision, in one file or several.
+/// \shows{tests/io/convert_model_test.cpp,every_layout_becomes_the_same_file}
 
 #include <array>
 #include <cstdint>
@@ -27,12 +28,12 @@
 
 namespace calm {
 
-// How convert_model writes a model.
+/// How convert_model writes a model.
 struct conversion {
-    // Type of floating-point tensors; nullopt: as stored. With i8, matrices with rows of whole blocks of 32 become int8
-    // with scales, and all else stays as stored.
+    /// Type of floating-point tensors; nullopt: as stored. With i8, matrices with rows of whole blocks of 32 become
+    /// int8 with scales, and all else stays as stored.
     std::optional<stored_type> as;
-    std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  // maximum bytes of tensors per file
+    std::uint64_t shard_bytes = std::numeric_limits<std::uint64_t>::max();  ///< maximum bytes of tensors per file
 };
 
 namespace detail {
@@ -71,18 +72,18 @@ inline std::optional<stored_type> common_type(std::span<stored_tensor const> ten
 
 }  // namespace detail
 
-// The tensors in the directory of a model, without aliases.
+/// The tensors in the directory of a model, without aliases.
 inline std::vector<stored_tensor> tensors_of(stored_model const& model) {
     std::vector<stored_tensor> tensors;
     detail::collect_tensors(*model.weights, detail::tied_names_of(model.description), "", tensors);
     return tensors;
 }
 
-// Writes a model to a new directory: every tensor once, as safetensors, rounded to nearest if the type changes;
-// config.json with that type; tokenizer and counts unchanged. A CALM includes the autoencoder of `ae_path`. Needs
-// memory for one block of a tensor, and to int8 for the result. Throws errc::model_file if another file is larger than
-// the library reads, errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory
-// exists.
+/// Writes a model to a new directory: every tensor once, as safetensors, rounded to nearest if the type changes;
+/// config.json with that type; tokenizer and counts unchanged. A CALM includes the autoencoder of `ae_path`. Needs
+/// memory for one block of a tensor, and to int8 for the result. Throws errc::model_file if another file is larger than
+/// the library reads, errc::non_finite if a value overflows the type, errc::storage if writing fails or the directory
+/// exists.
 inline void convert_model(stored_model const& model, std::string const& to, conversion const& c = {}) {
     auto tensors = tensors_of(model);
     if (model.autoencoder != nullptr)
@@ -120,7 +121,7 @@ inline void convert_model(stored_model const& model, std::string const& to, conv
     write_weights(target, written, metadata, as, c.shard_bytes);
     target.commit();
 }
-// Converts the model in a directory. Throws also as read_model_description.
+/// Converts the model in a directory. Throws also as read_model_description.
 inline void convert_model(std::string const& from, std::string const& to, conversion const& c = {}) {
     convert_model(read_model_description(from), to, c);
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Reads and writes model directories: config.json, model.safetensors and the files next to them.
-// Example: tests/io/model_directory_test.cpp, check_input_is_kept
+/// \file
+/// Reads and writes model directories: config.json, model.safetensors and the files next to them.
+/// \shows{tests/io/model_directory_test.cpp,check_input_is_kept}
 
 #include <map>
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace calm {
 
-// Throws errc::config with every differing size unless a model of this configuration and vocabulary can load `stored`.
+/// Throws errc::config with every differing size unless a model of this configuration and vocabulary can load `stored`.
 template <class Configuration>
 void require_match(Configuration const& compiled, index_t vocabulary, stored_model const& stored) {
     auto lines = differences(compiled, stored);
@@ -43,9 +44,9 @@ template <class Model> auto whole_parameters(Model& model) {
 
 }  // namespace detail
 
-// Loads the weights of a stored autoencoder into a model on any device. The model must have memory (calm::allocate) and
-// the vocabulary of the file. Throws errc::config with every differing size, errc::model_file, and errc::usage for a
-// model on the CPU without memory.
+/// Loads the weights of a stored autoencoder into a model on any device. The model must have memory (calm::allocate)
+/// and the vocabulary of the file. Throws errc::config with every differing size, errc::model_file, and errc::usage for
+/// a model on the CPU without memory.
 template <autoencoder_configuration C, class Space>
 void load_autoencoder(context<typename Space::backend> const& ctx, stored_model const& from,
                       autoencoder<C, Space>& model) {
@@ -53,8 +54,8 @@ void load_autoencoder(context<typename Space::backend> const& ctx, stored_model 
     load_weights(ctx, *from.weights, tied_names_of_autoencoder, parameters_of(model));
 }
 
-// Loads a whole CALM including its autoencoder. Both need memory: calm::allocate for each, or an owned_model. Throws as
-// load_autoencoder.
+/// Loads a whole CALM including its autoencoder. Both need memory: calm::allocate for each, or an owned_model. Throws
+/// as load_autoencoder.
 template <model_configuration auto C, class Space>
 void load_calm(context<typename Space::backend> const& ctx, stored_model const& from, calm_model<C, Space>& model) {
     require_match(C, model.vocabulary(), from);
@@ -66,8 +67,8 @@ void load_calm(context<typename Space::backend> const& ctx, stored_model const& 
     }
 }
 
-// Loads an autoregressive model. If it is tied, the files may hold its one table under both names. Throws as
-// load_autoencoder, and errc::model_file if the two tables differ.
+/// Loads an autoregressive model. If it is tied, the files may hold its one table under both names. Throws as
+/// load_autoencoder, and errc::model_file if the two tables differ.
 template <autoregressive_configuration C, class Space>
 void load_autoregressive(context<typename Space::backend> const& ctx, stored_model const& from,
                          autoregressive_model<C, Space>& model) {
@@ -75,23 +76,23 @@ void load_autoregressive(context<typename Space::backend> const& ctx, stored_mod
     load_weights(ctx, *from.weights, detail::tied_names_of(from.description), parameters_of(model));
 }
 
-// Overloads for models on the host, without a context.
+/// Overloads for models on the host, without a context.
 template <autoencoder_configuration C, class T>
 void load_autoencoder(stored_model const& from, autoencoder<C, space<cpu, T>>& model) {
     load_autoencoder(context<>(0, 1), from, model);
 }
-// Loads a CALM on the host.
+/// Loads a CALM on the host.
 template <model_configuration auto C, class T>
 void load_calm(stored_model const& from, calm_model<C, space<cpu, T>>& model) {
     load_calm(context<>(0, 1), from, model);
 }
-// Loads an autoregressive model on the host.
+/// Loads an autoregressive model on the host.
 template <autoregressive_configuration C, class T>
 void load_autoregressive(stored_model const& from, autoregressive_model<C, space<cpu, T>>& model) {
     load_autoregressive(context<>(0, 1), from, model);
 }
 
-// The loss configuration of the autoencoder as described, for training or evaluation; the published one by default.
+/// The loss configuration of the autoencoder as described, for training or evaluation; the published one by default.
 inline autoencoder_objective autoencoder_objective_of(model_description const& d) {
     auto const ae = described_autoencoder(d);
     return {ae.ae_dropout, ae.kl_clamp, ae.kl_weight};
@@ -111,8 +112,8 @@ inline void describe(model_description& d, autoencoder_description& own, autoenc
 
 }  // namespace detail
 
-// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer. The
-// ids of special tokens are set by set_special_ids (runs/model_tokenizer.hpp).
+/// The config.json of a model to be saved; `ours` is our object in it: name of the configuration, data, tokenizer. The
+/// ids of special tokens are set by set_special_ids (runs/model_tokenizer.hpp).
 template <autoencoder_configuration C>
 model_description describe_autoencoder(index_t vocabulary, autoencoder_objective const& o, calm_description ours) {
     auto d = model_description::of(model_kind::autoencoder);
@@ -120,7 +121,7 @@ model_description describe_autoencoder(index_t vocabulary, autoencoder_objective
     d.calm = std::move(ours);
     return d;
 }
-// Describes a CALM; our object receives sizes and loss of its autoencoder. Registers its head (add_head).
+/// Describes a CALM; our object receives sizes and loss of its autoencoder. Registers its head (add_head).
 template <model_configuration auto C>
 model_description describe_calm(index_t vocabulary, typename decltype(C.head)::objective const& o,
                                 autoencoder_objective const& ae, calm_description ours) {
@@ -140,7 +141,7 @@ model_description describe_calm(index_t vocabulary, typename decltype(C.head)::o
     return d;
 }
 
-// Describes an autoregressive model.
+/// Describes an autoregressive model.
 template <autoregressive_configuration C>
 model_description describe_autoregressive(index_t vocabulary, calm_description ours) {
     auto d = model_description::of(model_kind::autoregressive);
@@ -154,7 +155,7 @@ model_description describe_autoregressive(index_t vocabulary, calm_description o
     return d;
 }
 
-// The files of a directory besides configuration and weights: names and bytes, e.g. "tokenizer.model".
+/// The files of a directory besides configuration and weights: names and bytes, e.g. "tokenizer.model".
 using model_files = std::map<std::string, std::string>;
 
 namespace detail {
@@ -180,10 +181,10 @@ void save_model(context<Backend> const& ctx, std::string const& directory, Confi
 
 }  // namespace detail
 
-// Writes a model directory atomically: config.json, model.safetensors and the additional files, from any device. An
-// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, except
-// the counts of tokens, and a reader sees either the old or the new one. Throws errc::config if the description does
-// not match the model, and errc::storage.
+/// Writes a model directory atomically: config.json, model.safetensors and the additional files, from any device. An
+/// existing directory is refused with errc::storage or, with if_exists::replace, replaced: its other files stay, except
+/// the counts of tokens, and a reader sees either the old or the new one. Throws errc::config if the description does
+/// not match the model, and errc::storage.
 template <autoencoder_configuration C, class Space>
 void save_autoencoder(context<typename Space::backend> const& ctx, std::string const& directory,
                       autoencoder<C, Space>& model, model_description const& description,
@@ -191,7 +192,7 @@ void save_autoencoder(context<typename Space::backend> const& ctx, std::string c
     detail::save_model(ctx, directory, C, model.vocabulary(), description, extra_files, existing, parameters_of(model));
 }
 
-// Saves a CALM; its autoencoder is in the same file, as ae_model.*.
+/// Saves a CALM; its autoencoder is in the same file, as ae_model.*.
 template <model_configuration auto C, class Space>
 void save_calm(context<typename Space::backend> const& ctx, std::string const& directory, calm_model<C, Space>& model,
                model_description const& description, model_files const& extra_files = {},
@@ -204,7 +205,7 @@ void save_calm(context<typename Space::backend> const& ctx, std::string const& d
                        detail::whole_parameters(model));
 }
 
-// Saves an autoregressive model; a tied one is written without lm_head.weight.
+/// Saves an autoregressive model; a tied one is written without lm_head.weight.
 template <autoregressive_configuration C, class Space>
 void save_autoregressive(context<typename Space::backend> const& ctx, std::string const& directory,
                          autoregressive_model<C, Space>& model, model_description const& description,
@@ -212,20 +213,20 @@ void save_autoregressive(context<typename Space::backend> const& ctx, std::strin
     detail::save_model(ctx, directory, C, model.vocabulary(), description, extra_files, existing, parameters_of(model));
 }
 
-// Overloads for models on the host, without a context.
+/// Overloads for models on the host, without a context.
 template <autoencoder_configuration C, class T>
 void save_autoencoder(std::string const& directory, autoencoder<C, space<cpu, T>>& model,
                       model_description const& description, model_files const& extra_files = {},
                       if_exists existing = if_exists::refuse) {
     save_autoencoder(context<>(0, 1), directory, model, description, extra_files, existing);
 }
-// Saves a CALM on the host.
+/// Saves a CALM on the host.
 template <model_configuration auto C, class T>
 void save_calm(std::string const& directory, calm_model<C, space<cpu, T>>& model, model_description const& description,
                model_files const& extra_files = {}, if_exists existing = if_exists::refuse) {
     save_calm(context<>(0, 1), directory, model, description, extra_files, existing);
 }
-// Saves an autoregressive model on the host.
+/// Saves an autoregressive model on the host.
 template <autoregressive_configuration C, class T>
 void save_autoregressive(std::string const& directory, autoregressive_model<C, space<cpu, T>>& model,
                          model_description const& description, model_files const& extra_files = {},

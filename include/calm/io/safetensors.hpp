@@ -1,6 +1,7 @@
 #pragma once
-// Tensors in .safetensors files: 8 bytes of header length, a JSON header, then the bytes of all tensors without gaps.
-// Example: tests/io/safetensors_test.cpp, files_of_the_reference_are_read_and_written_again
+/// \file
+/// Tensors in .safetensors files: 8 bytes of header length, a JSON header, then the bytes of all tensors without gaps.
+/// \shows{tests/io/safetensors_test.cpp,files_of_the_reference_are_read_and_written_again}
 
 #include <algorithm>
 #include <cstddef>
@@ -182,11 +183,11 @@ private:
 
 }  // namespace detail
 
-// An open .safetensors file: its tensors in header order, and its metadata. The bytes stay in the file until they are
-// read. Move-only; tensors and their bytes are valid as long as it lives.
+/// An open .safetensors file: its tensors in header order, and its metadata. The bytes stay in the file until they are
+/// read. Move-only; tensors and their bytes are valid as long as it lives.
 class safetensors_file : public tensor_table {
 public:
-    // Throws errc::model_file with the path and the byte unless every byte of the file is accounted for.
+    /// Throws errc::model_file with the path and the byte unless every byte of the file is accounted for.
     static safetensors_file open(std::string const& path) {
         auto file = mapped_file::open(path, errc::model_file);
         detail::safetensors_header header(file.bytes(), path);
@@ -200,10 +201,10 @@ private:
     mapped_file file_;
 };
 
-// Writes tensors in the given order, atomically, with the header padded to 8 bytes. With `as`, floating-point tensors
-// are rounded to that type on the way (rounded_to). Throws errc::usage for data beyond the format: duplicate names,
-// bytes that do not match the shape, text that is not UTF-8, a header that is too long. Throws errc::non_finite as
-// rounded_to, and errc::storage if writing fails; an existing file then remains.
+/// Writes tensors in the given order, atomically, with the header padded to 8 bytes. With `as`, floating-point tensors
+/// are rounded to that type on the way (rounded_to). Throws errc::usage for data beyond the format: duplicate names,
+/// bytes that do not match the shape, text that is not UTF-8, a header that is too long. Throws errc::non_finite as
+/// rounded_to, and errc::storage if writing fails; an existing file then remains.
 inline void write_safetensors(std::string const& path, std::span<stored_tensor const> tensors,
                               std::map<std::string, std::string> const& metadata = {},
                               std::optional<stored_type> as = std::nullopt) {

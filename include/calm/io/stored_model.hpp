@@ -1,6 +1,7 @@
 #pragma once
-// The contents of a model directory, before the model is built, to choose a compiled configuration.
-// Example: examples/13_saved_model.cpp, main
+/// \file
+/// The contents of a model directory, before the model is built, to choose a compiled configuration.
+/// \shows{examples/13_saved_model.cpp,main}
 
 #include <algorithm>
 #include <array>
@@ -22,23 +23,23 @@
 
 namespace calm {
 
-// A model directory before its model is built: enough to choose a compiled configuration. Copies share the open files.
+/// A model directory before its model is built: enough to choose a compiled configuration. Copies share the open files.
 struct stored_model {
-    std::string directory;                                 // as given
-    model_description description;                         // its config.json
-    configuration<any_head> sizes = {};                    // for an autoencoder, only sizes.autoencoder is used
-    std::shared_ptr<stored_weights const> weights = {};    // never null in a model that was read
-    std::shared_ptr<stored_model const> autoencoder = {};  // of a CALM that does not contain its own; otherwise null
-    // Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
-    // config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
+    std::string directory;                                 ///< as given
+    model_description description;                         ///< its config.json
+    configuration<any_head> sizes = {};                    ///< for an autoencoder, only sizes.autoencoder is used
+    std::shared_ptr<stored_weights const> weights = {};    ///< never null in a model that was read
+    std::shared_ptr<stored_model const> autoencoder = {};  ///< of a CALM that does not contain its own; otherwise null
+    /// Each of these ids ends a text of an autoregressive model: eos_token_id of generation_config.json, else of
+    /// config.json. Empty for other models: a CALM's texts end at its tokenizer's EOS.
     std::vector<token_id> ends = {};
-    // Set by the caller, for tiktoken's lines that config.json does not describe: the pattern of parse_tokenizer.
+    /// Set by the caller, for tiktoken's lines that config.json does not describe: the pattern of parse_tokenizer.
     std::string pattern = {};
 
-    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  // V: ids are 0 .. V - 1
-    // The configuration of an autoregressive model according to its config.json.
+    [[nodiscard]] index_t vocabulary() const { return description.vocab_size; }  ///< V: ids are 0 .. V - 1
+    /// The configuration of an autoregressive model according to its config.json.
     [[nodiscard]] autoregressive_configuration autoregressive() const;
-    // The path of one of its files.
+    /// The path of one of its files.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(directory, file); }
 };
 
@@ -91,7 +92,7 @@ inline autoencoder_configuration with_published(autoencoder_configuration sizes,
 
 }  // namespace detail
 
-// The autoencoder's part of a config.json. For a CALM: from our object if it has one, otherwise the published values.
+/// The autoencoder's part of a config.json. For a CALM: from our object if it has one, otherwise the published values.
 inline autoencoder_description described_autoencoder(model_description const& d) {
     auto one = d.kind == model_kind::calm && d.calm && d.calm->autoencoder ? *d.calm->autoencoder : d.autoencoder;
     one.sizes = detail::with_published(one.sizes, d.autoencoder.sizes);
@@ -170,7 +171,7 @@ private:
 
 }  // namespace detail
 
-// The name of a kind with its article: "a CALM".
+/// The name of a kind with its article: "a CALM".
 inline std::string_view name_of(model_kind kind) {
     constexpr std::array<std::string_view, 3> names{"an autoencoder", "a CALM", "an autoregressive model"};
     return names[static_cast<std::size_t>(kind)];
@@ -186,8 +187,8 @@ inline autoregressive_configuration stored_model::autoregressive() const {
     return c;
 }
 
-// Every size in which a stored model differs from the configuration: "hidden_size: expected 48, found 64". The
-// vocabulary and the precision are chosen at run time and are not compared.
+/// Every size in which a stored model differs from the configuration: "hidden_size: expected 48, found 64". The
+/// vocabulary and the precision are chosen at run time and are not compared.
 inline std::vector<std::string> differences(autoencoder_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::autoencoder), name_of(found.description.kind));
@@ -196,7 +197,7 @@ inline std::vector<std::string> differences(autoencoder_configuration const& exp
     list.compare("rms_norm_eps", 1e-6, found.description.rms_norm_eps);
     return list.lines;
 }
-// The differences of a CALM.
+/// The differences of a CALM.
 inline std::vector<std::string> differences(configuration<any_head> const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::calm), name_of(found.description.kind));
@@ -208,7 +209,7 @@ inline std::vector<std::string> differences(configuration<any_head> const& expec
     return list.lines;
 }
 
-// The differences of an autoregressive model.
+/// The differences of an autoregressive model.
 inline std::vector<std::string> differences(autoregressive_configuration const& expected, stored_model const& found) {
     detail::difference_list list;
     list.compare("kind", name_of(model_kind::autoregressive), name_of(found.description.kind));
@@ -217,25 +218,25 @@ inline std::vector<std::string> differences(autoregressive_configuration const& 
     return list.lines;
 }
 
-// The differences of a CALM with a compiled head.
+/// The differences of a CALM with a compiled head.
 template <generative_head Head>
 std::vector<std::string> differences(configuration<Head> const& expected, stored_model const& found) {
     return differences(with_any_head(expected), found);
 }
 
-// Whether a compiled configuration can hold the stored model.
+/// Whether a compiled configuration can hold the stored model.
 template <class Configuration> bool matches(Configuration const& compiled, stored_model const& stored) {
     return differences(compiled, stored).empty();
 }
 
-// Reads config.json and the names, shapes and types of the weights in any layout. All programs check model directories
-// with this function. A CALM's autoencoder has the sizes stated in config.json, by default the sizes of its tensors.
-// `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing. The caller may
-// name another directory, anywhere, as `autoencoder`: then `ae_path`, perhaps of another machine, is not read.
-//
-// Throws errc::model_file if a file is missing or is a link out of the directory, or if the tokenizer is not a separate
-// file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them. An `autoencoder`
-// that is none, does not match, or is given for a model that needs none has the same error.
+/// Reads config.json and the names, shapes and types of the weights in any layout. All programs check model directories
+/// with this function. A CALM's autoencoder has the sizes stated in config.json, by default the sizes of its tensors.
+/// `ae_path`, an autoencoder in the directory or next to it, is read only if these tensors are missing. The caller may
+/// name another directory, anywhere, as `autoencoder`: then `ae_path`, perhaps of another machine, is not read.
+///
+/// Throws errc::model_file if a file is missing or is a link out of the directory, or if the tokenizer is not a
+/// separate file in the directory. Throws it also if the sizes are impossible or the tensors do not fit them. An
+/// `autoencoder` that is none, does not match, or is given for a model that needs none has the same error.
 inline stored_model read_model_description(std::string const& named, std::string const& autoencoder = "");
 
 namespace detail {
@@ -361,7 +362,7 @@ inline tensor_shapes expected_tensors(stored_model const& m) {
 
 }  // namespace detail
 
-// Why no model can have the sizes in config.json, one message each; empty if one can.
+/// Why no model can have the sizes in config.json, one message each; empty if one can.
 inline std::vector<std::string> impossible_sizes(stored_model const& m) {
     std::vector<std::string> lines;
     bool const autoregressive = m.description.kind == model_kind::autoregressive;

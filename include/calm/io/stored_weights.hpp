@@ -1,6 +1,7 @@
 #pragma once
-// The weights of a model directory, in any published layout.
-// Example: tests/io/shard_index_test.cpp, several_files_are_one_table
+/// \file
+/// The weights of a model directory, in any published layout.
+/// \shows{tests/io/shard_index_test.cpp,several_files_are_one_table}
 
 #include <algorithm>
 #include <array>
@@ -23,7 +24,7 @@
 
 namespace calm {
 
-// The layouts: one file, or several listed by an index, of safetensors or of PyTorch.
+/// The layouts: one file, or several listed by an index, of safetensors or of PyTorch.
 enum class weights_layout { safetensors, sharded_safetensors, pytorch, sharded_pytorch };
 
 namespace detail {
@@ -50,18 +51,18 @@ inline bool names_weights(std::string_view name) {
 }
 }  // namespace detail
 
-// "several safetensors files"
+/// "several safetensors files"
 inline std::string_view name_of(weights_layout layout) {
     return detail::weights_layouts[static_cast<std::size_t>(layout)].text;
 }
 
-// All tensors of a model directory, as one table over its files. Weights in int8 and their scales are one tensor. The
-// bytes stay in the files until they are read. Move-only; tensors and their bytes are valid as long as it lives.
+/// All tensors of a model directory, as one table over its files. Weights in int8 and their scales are one tensor. The
+/// bytes stay in the files until they are read. Move-only; tensors and their bytes are valid as long as it lives.
 class stored_weights : public tensor_table {
 public:
-    // Opens the first that exists of model.safetensors, its sharded form, pytorch_model.bin, and its sharded form.
-    // Throws errc::model_file if there is none, errc::storage if the directory cannot be searched, and as the formats
-    // do.
+    /// Opens the first that exists of model.safetensors, its sharded form, pytorch_model.bin, and its sharded form.
+    /// Throws errc::model_file if there is none, errc::storage if the directory cannot be searched, and as the formats
+    /// do.
     static stored_weights open(std::string const& directory) {
         for (auto const& facts : detail::weights_layouts) {
             auto const path = in_directory(directory, facts.file);
@@ -79,15 +80,15 @@ public:
                     "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none of them");
     }
 
-    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }  // the layout found
-    // Whether a file with this name holds some of the tensors.
+    [[nodiscard]] weights_layout layout() const noexcept { return layout_; }  ///< the layout found
+    /// Whether a file with this name holds some of the tensors.
     [[nodiscard]] bool holds_file(std::string_view name) const {
         return std::any_of(files_.begin(), files_.end(),
                            [&](auto const& file) { return std::filesystem::path(file->path()).filename() == name; });
     }
-    // Files of other layouts in the directory, which are ignored; they may hold other weights.
+    /// Files of other layouts in the directory, which are ignored; they may hold other weights.
     [[nodiscard]] std::vector<std::string> const& unread() const noexcept { return unread_; }
-    // The number of files that hold the tensors.
+    /// The number of files that hold the tensors.
     [[nodiscard]] std::size_t files() const noexcept { return files_.size(); }
 
 private:

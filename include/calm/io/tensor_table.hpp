@@ -1,6 +1,7 @@
 #pragma once
-// Tensors by name, whatever files hold them: the form in which weights are read.
-// Example: tests/io/int8_tensors_test.cpp, floats_of
+/// \file
+/// Tensors by name, whatever files hold them: the form in which weights are read.
+/// \shows{tests/io/int8_tensors_test.cpp,floats_of}
 
 #include <cstddef>
 #include <cstdint>
@@ -18,28 +19,28 @@
 
 namespace calm {
 
-// The tensors of one or several files, in file order. The creator of a table keeps the bytes alive.
+/// The tensors of one or several files, in file order. The creator of a table keeps the bytes alive.
 class tensor_table {
 public:
-    // The reader of the format has ensured unique names. Errors name the table `path`.
+    /// The reader of the format has ensured unique names. Errors name the table `path`.
     tensor_table(std::string path, std::vector<stored_tensor> tensors, std::map<std::string, std::string> metadata) :
         path_(std::move(path)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
         for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
     }
 
-    [[nodiscard]] std::string const& path() const noexcept { return path_; }  // name of the table in errors
-    // In file order.
+    [[nodiscard]] std::string const& path() const noexcept { return path_; }  ///< name of the table in errors
+    /// In file order.
     [[nodiscard]] std::span<stored_tensor const> tensors() const noexcept { return tensors_; }
-    // Metadata of all files.
+    /// Metadata of all files.
     [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept { return metadata_; }
 
-    // The tensor of a name, or null.
+    /// The tensor of a name, or null.
     [[nodiscard]] stored_tensor const* find(std::string_view name) const {
         auto const found = index_.find(name);
         return found == index_.end() ? nullptr : &tensors_[found->second];
     }
 
-    // The tensor of a name. Throws errc::model_file if there is none.
+    /// The tensor of a name. Throws errc::model_file if there is none.
     [[nodiscard]] stored_tensor const& at(std::string_view name) const {
         auto const* const found = find(name);
         if (found == nullptr)
@@ -49,11 +50,11 @@ public:
         return *found;
     }
 
-    // All elements of a floating-point tensor, as read_into in stored_tensor.hpp; errors name the table.
+    /// All elements of a floating-point tensor, as read_into in stored_tensor.hpp; errors name the table.
     template <class T> void read_into(stored_tensor const& tensor, std::span<T> to) const {
         calm::read_into(tensor, to, path());
     }
-    // All elements of an integer tensor, as integers_of in stored_tensor.hpp.
+    /// All elements of an integer tensor, as integers_of in stored_tensor.hpp.
     [[nodiscard]] std::vector<std::int64_t> integers(stored_tensor const& tensor) const {
         return integers_of(tensor, path());
     }

@@ -1,7 +1,8 @@
 #pragma once
-// Saves and loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a
-// model.
-// Example: tests/io/weights_test.cpp, bf16_weights_are_written_unchanged
+/// \file
+/// Saves and loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a
+/// model.
+/// \shows{tests/io/weights_test.cpp,bf16_weights_are_written_unchanged}
 
 #include <algorithm>
 #include <array>
@@ -25,19 +26,19 @@
 
 namespace calm {
 
-// An alias of a tensor that some files hold twice. A name that ends in '.' is a prefix.
+/// An alias of a tensor that some files hold twice. A name that ends in '.' is a prefix.
 struct tensor_alias {
-    std::string_view name;     // the alias
-    std::string_view same_as;  // the original name
+    std::string_view name;     ///< the alias
+    std::string_view same_as;  ///< the original name
 };
-// Aliases in a published autoencoder.
+/// Aliases in a published autoencoder.
 inline constexpr std::array<tensor_alias, 1> tied_names_of_autoencoder{
     {{"decoder.lm_head_weight", "encoder.embed_tokens.weight"}}};
-// Aliases in a published CALM.
+/// Aliases in a published CALM.
 inline constexpr std::array<tensor_alias, 2> tied_names_of_calm{
     {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
      {"generative_head.", "mlp_generator."}}};
-// Aliases in an autoregressive model with tie_word_embeddings in its config.json.
+/// Aliases in an autoregressive model with tie_word_embeddings in its config.json.
 inline constexpr std::array<tensor_alias, 1> tied_names_of_tied_autoregressive{
     {{"lm_head.weight", "model.embed_tokens.weight"}}};
 
@@ -104,9 +105,9 @@ private:
 
 }  // namespace detail
 
-// Writes parameters to one file atomically, each under its name, as the type `as` or else in its own precision, with
-// the metadata of published files. Throws errc::storage, errc::usage for a duplicate name, and errc::non_finite if a
-// value is not finite or overflows the type; nothing is written then.
+/// Writes parameters to one file atomically, each under its name, as the type `as` or else in its own precision, with
+/// the metadata of published files. Throws errc::storage, errc::usage for a duplicate name, and errc::non_finite if a
+/// value is not finite or overflows the type; nothing is written then.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void save_weights(std::string const& path, std::vector<any_parameter<Space>> const& parameters,
@@ -122,9 +123,9 @@ void save_weights(std::string const& path, std::vector<any_parameter<Space>> con
     write_safetensors(path, tensors, {{"format", "pt"}}, as);
 }
 
-// Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type F16,
-// BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are missing,
-// unknown, or of another shape or type.
+/// Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type
+/// F16, BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are
+/// missing, unknown, or of another shape or type.
 inline void check_tensors(tensor_table const& file, std::span<tensor_alias const> ties, tensor_shapes const& expected) {
     std::set<std::string_view> known;
     std::vector<std::string> missing, unknown, unfit;
@@ -162,10 +163,10 @@ inline void check_tensors(tensor_table const& file, std::span<tensor_alias const
                         ". The file belongs to another model, has other sizes or is incomplete");
 }
 
-// Loads every parameter from a file that must pass check_tensors(). A bf16 parameter is rounded to nearest, ties to
-// even; BF16 in the file is copied exactly. Each matrix that `int8` takes is added to it as soon as it is read, so no
-// more than one is in memory as float. Everything is checked before the first weight changes. Throws
-// errc::model_file with the file and the tensors, and errc::non_finite with the place of a value that is not finite.
+/// Loads every parameter from a file that must pass check_tensors(). A bf16 parameter is rounded to nearest, ties to
+/// even; BF16 in the file is copied exactly. Each matrix that `int8` takes is added to it as soon as it is read, so no
+/// more than one is in memory as float. Everything is checked before the first weight changes. Throws
+/// errc::model_file with the file and the tensors, and errc::non_finite with the place of a value that is not finite.
 template <class Space>
 requires std::is_same_v<typename Space::backend, cpu>
 void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
@@ -188,8 +189,8 @@ void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
         });
 }
 
-// Saves parameters of any device, as above. A GPU's parameters are copied to the host first, which needs memory for
-// them.
+/// Saves parameters of any device, as above. A GPU's parameters are copied to the host first, which needs memory for
+/// them.
 template <class Backend, class Space>
 void save_weights(context<Backend> const& ctx, std::string const& path,
                   std::vector<any_parameter<Space>> const& parameters, std::optional<stored_type> as = std::nullopt) {
@@ -201,7 +202,7 @@ void save_weights(context<Backend> const& ctx, std::string const& path,
         save_weights(path, parameters, as);
     }
 }
-// Loads parameters to any device, as above; on the cpu into the context's weights in int8, if it has any.
+/// Loads parameters to any device, as above; on the cpu into the context's weights in int8, if it has any.
 template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tensor_alias const> ties,
                   std::vector<any_parameter<Space>> const& parameters) {

@@ -1,8 +1,9 @@
 #pragma once
-// Cross-entropy and argmax over the vocabulary: logits x E^T of rows x (R, D) and a table E (V, D). Logits are computed
-// for one block of rows at a time, in chunks of the vocabulary on the cpu, so all R x V of them never exist at once.
-// With float rows the table may be bf16.
-// Example: tests/loss/cross_entropy_fixture_test.cpp, agrees_with_the_reference
+/// \file
+/// Cross-entropy and argmax over the vocabulary: logits x E^T of rows x (R, D) and a table E (V, D). Logits are
+/// computed for one block of rows at a time, in chunks of the vocabulary on the cpu, so all R x V of them never exist
+/// at once. With float rows the table may be bf16.
+/// \shows{tests/loss/cross_entropy_fixture_test.cpp,agrees_with_the_reference}
 
 #include "calm/loss/detail/block/cross_entropy.hpp"
 #include "calm/loss/detail/block/screened_argmax.hpp"
@@ -214,11 +215,11 @@ void argmax_token_of_rows(context<Backend>& ctx, vector_view<token_id, dyn, Back
 
 }  // namespace detail
 
-// loss (R): for every row, the mean over its M targets of -log softmax(x E^T)[target]. targets: (R M), usually with M =
-// 1. Unless dx (R, D) is null, it is overwritten with the gradient of scale * sum of the losses, and dtable (V, D),
-// unless null, accumulates its gradient.
-// Throws errc::tokenizer for a target outside the vocabulary, errc::usage if sizes do not match. Synchronises with the
-// device unless the targets were already validated.
+/// loss (R): for every row, the mean over its M targets of -log softmax(x E^T)[target]. targets: (R M), usually with M
+/// = 1. Unless dx (R, D) is null, it is overwritten with the gradient of scale * sum of the losses, and dtable (V, D),
+/// unless null, accumulates its gradient.
+/// Throws errc::tokenizer for a target outside the vocabulary, errc::usage if sizes do not match. Synchronises with the
+/// device unless the targets were already validated.
 template <tensor_like X, tensor_like Table>
 void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& loss, detail::rows_like<X> const& dx,
                    detail::rows_like<X> const& dtable, X const& x, Table const& table,
@@ -234,8 +235,8 @@ void cross_entropy(detail::context_of<X>& ctx, detail::numbers_like<X> const& lo
     detail::cross_entropy_of_rows(ctx, of);
 }
 
-// tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk; on
-// a device that screens, the rows and an fp32 table in bf16 too. Throws errc::usage if sizes do not match.
+/// tokens (R) = argmax of x E^T, with ties going to the lowest index. Workspace: one block of rows by one chunk; on
+/// a device that screens, the rows and an fp32 table in bf16 too. Throws errc::usage if sizes do not match.
 template <tensor_like X, tensor_like Table>
 void argmax_token(detail::context_of<X>& ctx, detail::numbers_like<X, token_id> const& tokens, X const& x,
                   Table const& table) {

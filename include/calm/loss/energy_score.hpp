@@ -1,7 +1,8 @@
 #pragma once
-// The energy score (Gneiting and Raftery 2007; docs/mathematics/energy.md) and its gradient, computed in one pass that
-// stores neither targets nor differences.
-// Example: tests/loss/energy_score_test.cpp, pieces_equal_the_whole
+/// \file
+/// The energy score (Gneiting and Raftery 2007; docs/mathematics/energy.md) and its gradient, computed in one pass that
+/// stores neither targets nor differences.
+/// \shows{tests/loss/energy_score_test.cpp,pieces_equal_the_whole}
 
 #include <type_traits>
 
@@ -12,14 +13,14 @@
 
 namespace calm {
 
-// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta.
-// Higher is better. The gradient dx is taken of -dscore * (sum of the scores); dscore = 1 / R gives the loss
-// -mean(score).
-// Shapes: score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L). The targets are drawn_targets
-// or given_targets. Types: float, double or std::complex<double>. Throws errc::usage unless N >= 2, M >= 1 and
-// 0 < beta < 2.
-// Equal vectors have distance 0 and gradient 0. The result does not depend on the number of threads. All workspace
-// taken from ctx.workspace is released.
+/// score[r] = 1 / (N (N - 1)) sum over n != k of |x_rn - x_rk|^beta - 2 / (N M) sum over n, m of |x_rn - y_rm|^beta.
+/// Higher is better. The gradient dx is taken of -dscore * (sum of the scores); dscore = 1 / R gives the loss
+/// -mean(score).
+/// Shapes: score (R), dx (R, N, L) or an empty view, x (R, N, L), mean and log_std (R, L). The targets are
+/// drawn_targets or given_targets. Types: float, double or std::complex<double>. Throws errc::usage unless N >= 2, M >=
+/// 1 and 0 < beta < 2.
+/// Equal vectors have distance 0 and gradient 0. The result does not depend on the number of threads. All workspace
+/// taken from ctx.workspace is released.
 template <class Backend, class X, class Targets, class T = typename X::value_type>
 void energy_score(context<Backend>& ctx, std::type_identity_t<view<T, extents<dyn>, Backend>> score,
                   std::type_identity_t<view<T, extents<dyn, dyn, dyn>, Backend>> dx, X const& x,

@@ -1,8 +1,9 @@
 #pragma once
-// CALM's autoencoder (docs/mathematics/autoencoder.md; Kingma and Welling 2013). The encoder maps K tokens to the
-// posterior of one latent vector, the decoder maps a latent back to tokens. Patches are independent. Sizes: R patches
-// of K tokens, D hidden, L latent, V vocabulary.
-// Example: tests/model/gradients_test.cpp, the_whole_autoencoder_by_central_differences
+/// \file
+/// CALM's autoencoder (docs/mathematics/autoencoder.md; Kingma and Welling 2013). The encoder maps K tokens to the
+/// posterior of one latent vector, the decoder maps a latent back to tokens. Patches are independent. Sizes: R patches
+/// of K tokens, D hidden, L latent, V vocabulary.
+/// \shows{tests/model/gradients_test.cpp,the_whole_autoencoder_by_central_differences}
 
 #include <algorithm>
 #include <optional>
@@ -24,7 +25,7 @@
 
 namespace calm {
 
-// y = x + SwiGLU(RMSNorm(x)). The norm is visited last, as checkpoints list it.
+/// y = x + SwiGLU(RMSNorm(x)). The norm is visited last, as checkpoints list it.
 template <index_t D, index_t Inner, class Space = space<>>
 struct feed_forward_layer
     : residual<sequential<rms_norm_layer<D, Space, result_as::activations>, swiglu<D, Inner, Space>>> {
@@ -35,8 +36,8 @@ struct feed_forward_layer
     }
 };
 
-// CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
-// objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).
+/// CALM's autoencoder of one configuration: posterior (R K) -> (R, L), decode (R, L) -> (R K, D), and the training
+/// objective. In encoder and decoder, half of the layers run on tokens (R K rows) and half on patches (R rows).
 template <autoencoder_configuration C, class Space = space<>> struct autoencoder {
     using space_type = Space;
     using T = typename Space::scalar;
@@ -52,37 +53,37 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
     static constexpr index_t K = C.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.latent_size;
-    // Layers in each half of the encoder.
+    /// Layers in each half of the encoder.
     static constexpr std::size_t encoder_half = static_cast<std::size_t>(C.num_encoder_layers / 2);
-    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  // of the decoder
-    // Upper bound on the elements of memory needed to encode or decode one patch.
+    static constexpr std::size_t decoder_half = static_cast<std::size_t>(C.num_decoder_layers / 2);  ///< of the decoder
+    /// Upper bound on the elements of memory needed to encode or decode one patch.
     static constexpr index_t numbers_per_patch =
         static_cast<index_t>(encoder_half + decoder_half) * (K + 1) * 4 * (C.intermediate_size + D) + (8 * K + 8) * D +
         8 * L;
-    using layer = feed_forward_layer<D, C.intermediate_size, Space>;            // x + SwiGLU(RMSNorm(x))
-    using encoder_tokens = repeated_layer<layer, encoder_half>;                 // first half of the encoder
-    using encoder_patches = repeated_layer<layer, encoder_half, encoder_half>;  // second half of the encoder
-    using decoder_patches = repeated_layer<layer, decoder_half>;                // first half of the decoder
-    using decoder_tokens = repeated_layer<layer, decoder_half, decoder_half>;   // second half of the decoder
-    using latents = matrix_view<T, L, Backend>;                                 // (R, L)
-    using const_latents = matrix_view<T const, L, Backend>;                     // (R, L)
-    using token_ids = row_ids<Backend>;                                         // (R K), flat
+    using layer = feed_forward_layer<D, C.intermediate_size, Space>;            ///< x + SwiGLU(RMSNorm(x))
+    using encoder_tokens = repeated_layer<layer, encoder_half>;                 ///< first half of the encoder
+    using encoder_patches = repeated_layer<layer, encoder_half, encoder_half>;  ///< second half of the encoder
+    using decoder_patches = repeated_layer<layer, decoder_half>;                ///< first half of the decoder
+    using decoder_tokens = repeated_layer<layer, decoder_half, decoder_half>;   ///< second half of the decoder
+    using latents = matrix_view<T, L, Backend>;                                 ///< (R, L)
+    using const_latents = matrix_view<T const, L, Backend>;                     ///< (R, L)
+    using token_ids = row_ids<Backend>;                                         ///< (R K), flat
 
-    embedding<D, Space> embed_tokens;                               // (V, D), tied to the decoder's output projection
-    encoder_tokens encoder_token_layers;                            // (R K, D)
-    encoder_patches encoder_patch_layers;                           // (R, D)
-    linear<K * D, D, with_bias::yes, Space> squeeze_layer;          // (R, K D) to (R, D)
-    rms_norm_layer<D, Space, result_as::activations> encoder_norm;  // (R, D)
-    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       // (R, D) to (R, 2 L): mean, then log_std
-    linear<L, D, with_bias::yes, Space> latent_to_hidden;           // (R, L) to (R, D)
-    decoder_patches decoder_patch_layers;                           // (R, D)
-    decoder_tokens decoder_token_layers;                            // (R K, D)
-    linear<D, K * D, with_bias::yes, Space> expand_layer;           // (R, D) to (R, K D)
-    rms_norm_layer<D, Space> decoder_norm;                          // (R K, D)
+    embedding<D, Space> embed_tokens;                               ///< (V, D), tied to the decoder's output projection
+    encoder_tokens encoder_token_layers;                            ///< (R K, D)
+    encoder_patches encoder_patch_layers;                           ///< (R, D)
+    linear<K * D, D, with_bias::yes, Space> squeeze_layer;          ///< (R, K D) to (R, D)
+    rms_norm_layer<D, Space, result_as::activations> encoder_norm;  ///< (R, D)
+    linear<D, 2 * L, with_bias::yes, Space> hidden_to_latent;       ///< (R, D) to (R, 2 L): mean, then log_std
+    linear<L, D, with_bias::yes, Space> latent_to_hidden;           ///< (R, L) to (R, D)
+    decoder_patches decoder_patch_layers;                           ///< (R, D)
+    decoder_tokens decoder_token_layers;                            ///< (R K, D)
+    linear<D, K * D, with_bias::yes, Space> expand_layer;           ///< (R, D) to (R, K D)
+    rms_norm_layer<D, Space> decoder_norm;                          ///< (R K, D)
 
-    // An autoencoder for V token ids, without memory until `allocate`.
+    /// An autoencoder for V token ids, without memory until `allocate`.
     explicit autoencoder(index_t vocabulary = C.vocab_size) : embed_tokens(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  // V: valid ids are 0 .. V - 1
+    [[nodiscard]] index_t vocabulary() const { return embed_tokens.vocabulary(); }  ///< V: valid ids are 0 .. V - 1
 
     template <class Visitor> void visit(Visitor& visitor) {
         visit_as("encoder.embed_tokens", embed_tokens, visitor);
@@ -98,21 +99,21 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         visit_as("decoder.norm", decoder_norm, visitor);
     }
 
-    // Saved activations of posterior. The token half of the encoder sees one token at a time, so it runs once per
-    // unique id (U).
+    /// Saved activations of posterior. The token half of the encoder sees one token at a time, so it runs once per
+    /// unique id (U).
     struct encoded {
-        unique_ids<Backend> tokens;                                                    // (R K): the encoder's input
-        typename embedding<D, Space>::saved_activations embedded;                      // y: (U, D)
-        typename encoder_tokens::saved_activations token_layers;                       // y: (U, D)
-        typename encoder_patches::saved_activations patch_layers;                      // y: (R, D)
-        typename linear<K * D, D, with_bias::yes, Space>::saved_activations squeezed;  // y: (R, D)
-        typename decltype(encoder_norm)::saved_activations norm;                       // y: (R, D)
-        latents mean;                                                                  // (R, L)
-        latents log_std;                                                               // (R, L)
+        unique_ids<Backend> tokens;                                                    ///< (R K): the encoder's input
+        typename embedding<D, Space>::saved_activations embedded;                      ///< y: (U, D)
+        typename encoder_tokens::saved_activations token_layers;                       ///< y: (U, D)
+        typename encoder_patches::saved_activations patch_layers;                      ///< y: (R, D)
+        typename linear<K * D, D, with_bias::yes, Space>::saved_activations squeezed;  ///< y: (R, D)
+        typename decltype(encoder_norm)::saved_activations norm;                       ///< y: (R, D)
+        latents mean;                                                                  ///< (R, L)
+        latents log_std;                                                               ///< (R, L)
     };
 
-    // The posterior of every patch of tokens (R K): normal with mean `mean` and standard deviation exp(log_std). Result
-    // in ctx.saved. Throws errc::usage if the tokens are not whole patches.
+    /// The posterior of every patch of tokens (R K): normal with mean `mean` and standard deviation exp(log_std).
+    /// Result in ctx.saved. Throws errc::usage if the tokens are not whole patches.
     encoded posterior(context<Backend>& ctx, unique_ids<Backend> const& tokens) const {
         index_t const patches = whole_patches(tokens.ids.size());
         encoded s{};
@@ -130,39 +131,39 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         hidden_to_latent.template apply_part<L, L>(ctx, s.log_std, s.norm.y);
         return s;
     }
-    // For ids not yet made unique. Throws errc::tokenizer for an id outside the vocabulary. Waits for the device unless
-    // the ids were already validated.
+    /// For ids not yet made unique. Throws errc::tokenizer for an id outside the vocabulary. Waits for the device
+    /// unless the ids were already validated.
     encoded posterior(context<Backend>& ctx, token_ids const& tokens) const {
         (void)whole_patches(tokens.size());
         return posterior(ctx, unique(ctx, tokens, vocabulary()));
     }
 
-    // Saved activations of decode, in ctx.saved; y is the result.
+    /// Saved activations of decode, in ctx.saved; y is the result.
     struct decoded {
-        typename linear<L, D, with_bias::yes, Space>::saved_activations hidden;        // y: (R, D)
-        typename decoder_patches::saved_activations patch_layers;                      // y: (R, D)
-        typename linear<D, K * D, with_bias::yes, Space>::saved_activations expanded;  // y: (R, K D)
-        typename decoder_tokens::saved_activations token_layers;                       // y: (R K, D)
-        typename rms_norm_layer<D, Space>::saved_activations norm;                     // y: (R K, D)
-        matrix_view<T, D, Backend> y;                                                  // (R K, D): logits are y E^T
+        typename linear<L, D, with_bias::yes, Space>::saved_activations hidden;        ///< y: (R, D)
+        typename decoder_patches::saved_activations patch_layers;                      ///< y: (R, D)
+        typename linear<D, K * D, with_bias::yes, Space>::saved_activations expanded;  ///< y: (R, K D)
+        typename decoder_tokens::saved_activations token_layers;                       ///< y: (R K, D)
+        typename rms_norm_layer<D, Space>::saved_activations norm;                     ///< y: (R K, D)
+        matrix_view<T, D, Backend> y;                                                  ///< (R K, D): logits are y E^T
     };
 
-    // The last hidden state of every token, for latents z (R, L).
+    /// The last hidden state of every token, for latents z (R, L).
     decoded decode(context<Backend>& ctx, const_latents const& z) const {
         decoded s{};
         decode_tokens_apart(ctx, s, decode_patches(ctx, s, z));
         return s;
     }
 
-    // tokens (R K) = the most likely tokens of latents z (R, L); see choose_tokens(). Restores ctx.saved on return.
+    /// tokens (R K) = the most likely tokens of latents z (R, L); see choose_tokens(). Restores ctx.saved on return.
     void decode_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens, const_latents const& z,
                        token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
         choose_tokens(ctx, tokens, decode(ctx, z).y, screen);
     }
 
-    // tokens (R) = the most likely token for each row of the decoder output y (R, D). For a non-finite row the host
-    // throws errc::non_finite, and a device writes `without_tokens`. `screen` is null or a screen of embed_tokens.
+    /// tokens (R) = the most likely token for each row of the decoder output y (R, D). For a non-finite row the host
+    /// throws errc::non_finite, and a device writes `without_tokens`. `screen` is null or a screen of embed_tokens.
     void choose_tokens(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                        matrix_view<T const, D, Backend> const& y, token_screen const* screen = nullptr) const {
         if constexpr (host_memory<Backend>)
@@ -172,8 +173,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
             for_each(ctx, tokens.size(), detail::mark_not_finite<T>{tokens.data(), y.data(), D});
     }
 
-    // Lazy decoding: decodes host tokens (R K) that are still not_decoded, only while patches of a group agree so far.
-    // The decoder's patch half runs once for each patch that needs any token. Throws errc::non_finite on devices too.
+    /// Lazy decoding: decodes host tokens (R K) that are still not_decoded, only while patches of a group agree so far.
+    /// The decoder's patch half runs once for each patch that needs any token. Throws errc::non_finite on devices too.
     void decode_lazily(context<Backend>& ctx, std::span<token_id> tokens, const_latents const& z, lazy_groups groups,
                        token_screen const* screen = nullptr) const {
         arena_scope const scope(ctx.saved);
@@ -209,15 +210,15 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         }
     }
 
-    // Random draws of the training objective. `scale` is the latent dropout mask: 0 or 1 / (1 - dropout).
+    /// Random draws of the training objective. `scale` is the latent dropout mask: 0 or 1 / (1 - dropout).
     struct noise {
-        typename token_ids::view_type shown;  // (R K): the input tokens, some replaced by id 0
-        const_latents eps;                    // (R, L)
-        const_latents scale;                  // (R, L)
+        typename token_ids::view_type shown;  ///< (R K): the input tokens, some replaced by id 0
+        const_latents eps;                    ///< (R, L)
+        const_latents scale;                  ///< (R, L)
     };
 
-    // Draws the noise for tokens (R K) of patches first .. first + R - 1 of the step, with the dropout `rate` in [0,
-    // 1). It comes from keyed streams; result in ctx.saved. Throws errc::usage for a rate outside that range.
+    /// Draws the noise for tokens (R K) of patches first .. first + R - 1 of the step, with the dropout `rate` in [0,
+    /// 1). It comes from keyed streams; result in ctx.saved. Throws errc::usage for a rate outside that range.
     noise draw(context<Backend>& ctx, token_ids const& tokens, double rate, rng_counter first = 0) const {
         require_rate(rate);
         index_t const patches = tokens.size() / K;
@@ -227,18 +228,18 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return {shown, eps, scale};
     }
 
-    // A micro-batch prepared for the loss.
+    /// A micro-batch prepared for the loss.
     struct batch {
-        token_ids labels;           // (R K)
-        unique_ids<Backend> shown;  // (R K): the input tokens, some replaced by id 0
-        const_latents eps;          // (R, L)
-        const_latents scale;        // (R, L)
+        token_ids labels;           ///< (R K)
+        unique_ids<Backend> shown;  ///< (R K): the input tokens, some replaced by id 0
+        const_latents eps;          ///< (R, L)
+        const_latents scale;        ///< (R, L)
     };
 
-    // Prepares host tokens (R K) with the noise that draw() gives: checks them, masks inputs, finds unique ids and
-    // uploads everything in one copy. Shapes do not depend on the ids, and nothing waits for the device. Result in
-    // ctx.saved; on a host backend the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
-    // vocabulary, errc::usage for incomplete patches or a rate outside [0, 1).
+    /// Prepares host tokens (R K) with the noise that draw() gives: checks them, masks inputs, finds unique ids and
+    /// uploads everything in one copy. Shapes do not depend on the ids, and nothing waits for the device. Result in
+    /// ctx.saved; on a host backend the labels refer to `tokens`. Throws errc::tokenizer for an id outside the
+    /// vocabulary, errc::usage for incomplete patches or a rate outside [0, 1).
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, double rate, rng_counter first = 0) const {
         require_rate(rate);
         index_t const n = std::ssize(tokens), V = vocabulary();
@@ -256,11 +257,11 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         return {labels, input, eps, scale};
     }
 
-    using losses_view = vector_view<autoencoder_losses, 1, Backend>;  // in backend memory
+    using losses_view = vector_view<autoencoder_losses, 1, Backend>;  ///< in backend memory
 
-    // Forward and backward of R patches: writes their mean losses and adds `weight` times the gradients to the
-    // parameter gradients (docs/mathematics/autoencoder.md). Does not wait for the device. Restores ctx.saved on
-    // return.
+    /// Forward and backward of R patches: writes their mean losses and adds `weight` times the gradients to the
+    /// parameter gradients (docs/mathematics/autoencoder.md). Does not wait for the device. Restores ctx.saved on
+    /// return.
     void loss_and_gradient(context<Backend>& ctx, losses_view const& losses, batch const& b,
                            autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -295,7 +296,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                 weight * objective.kl_weight / count);
         posterior_backward(ctx, e, dmean, dlog_std);
     }
-    // Returns the losses on the host, so it waits for the device.
+    /// Returns the losses on the host, so it waits for the device.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, batch const& b, autoencoder_objective const& objective,
                                          double weight = 1) {
         arena_scope const scope(ctx.workspace);
@@ -303,8 +304,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         loss_and_gradient(ctx, losses, b, objective, weight);
         return copy_to_host(ctx, losses.data());
     }
-    // For labels `tokens` (R K) and noise n of these patches that are already in backend memory; checking them waits
-    // for the device. Throws errc::tokenizer for an id outside the vocabulary.
+    /// For labels `tokens` (R K) and noise n of these patches that are already in backend memory; checking them waits
+    /// for the device. Throws errc::tokenizer for an id outside the vocabulary.
     autoencoder_losses loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, noise const& n,
                                          autoencoder_objective const& objective, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -313,7 +314,7 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
                                  weight);
     }
 
-    // Overwrites dz (R, L), given dy (R K, D). The decoder's gradients accumulate. Consumes s.
+    /// Overwrites dz (R, L), given dy (R K, D). The decoder's gradients accumulate. Consumes s.
     void decode_backward(context<Backend>& ctx, decoded const& s, matrix_view<T const, D, Backend> const& dy,
                          latents const& dz) {
         arena_scope const scope(ctx.workspace);
@@ -329,8 +330,8 @@ template <autoencoder_configuration C, class Space = space<>> struct autoencoder
         latent_to_hidden.backward(ctx, s.hidden, dx, dz);
     }
 
-    // Backward of posterior, for the gradients of mean and log_std, (R, L) each. The encoder's gradients accumulate.
-    // Consumes s.
+    /// Backward of posterior, for the gradients of mean and log_std, (R, L) each. The encoder's gradients accumulate.
+    /// Consumes s.
     void posterior_backward(context<Backend>& ctx, encoded const& s, const_latents const& dmean,
                             const_latents const& dlog_std) {
         arena_scope const scope(ctx.workspace);

@@ -1,8 +1,9 @@
 #pragma once
-// CALM's backbone (Input of the backbone in docs/mathematics/autoencoder.md; Touvron et al. 2023): the K token
-// embeddings of each patch are compressed to one vector, then a Llama stack runs over patches. Sizes: B sequences, P
-// patches, R = B P rows.
-// Example: tests/model/flops_counted_test.cpp, a_generated_patch_multiplies_as_many_flops_as_counted
+/// \file
+/// CALM's backbone (Input of the backbone in docs/mathematics/autoencoder.md; Touvron et al. 2023): the K token
+/// embeddings of each patch are compressed to one vector, then a Llama stack runs over patches. Sizes: B sequences, P
+/// patches, R = B P rows.
+/// \shows{tests/model/flops_counted_test.cpp,a_generated_patch_multiplies_as_many_flops_as_counted}
 
 #include <span>
 
@@ -14,7 +15,7 @@
 
 namespace calm {
 
-// Maps patches to hidden states (R, D). The state at position p depends on patches 0 .. p and predicts patch p + 1.
+/// Maps patches to hidden states (R, D). The state at position p depends on patches 0 .. p and predicts patch p + 1.
 template <model_configuration auto C, class Space = space<>> struct backbone {
     using space_type = Space;
     using T = typename Space::scalar;
@@ -31,52 +32,53 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
     static constexpr index_t K = C.autoencoder.patch_size;
     static constexpr index_t D = C.hidden_size;
     static constexpr index_t L = C.autoencoder.latent_size;
-    using llama_type = llama_stack<llama_sizes_of(C), Space>;             // over patches
-    static constexpr bool reads_tokens = C.input != input_kind::latents;  // whether the input includes token embeddings
-    static constexpr bool reads_latents = C.input != input_kind::tokens;  // whether the input includes latent vectors
-    // LN(W_2 silu(W_1 e)) on rows of width Width, with 2 D hidden elements.
+    using llama_type = llama_stack<llama_sizes_of(C), Space>;             ///< over patches
+    static constexpr bool reads_tokens = C.input != input_kind::latents;  ///< whether the input has token embeddings
+    static constexpr bool reads_latents = C.input != input_kind::tokens;  ///< whether the input has latent vectors
+    /// LN(W_2 silu(W_1 e)) on rows of width Width, with 2 D hidden elements.
     template <index_t Width>
     using projection_of = sequential<linear<Width, 2 * D, with_bias::yes, Space, result_as::activations>,
                                      silu_layer<2 * D, Space, result_as::activations>,
                                      linear<2 * D, D, with_bias::yes, Space>, layer_norm_layer<D, Space>>;
-    using projection = projection_of<K * D>;         // for the K embeddings of each patch
-    using latent_projection = projection_of<L>;      // for the latent vector of each patch
-    using token_ids = row_ids<Backend>;              // (R K), flat
-    using hidden_view = matrix_view<T, D, Backend>;  // (R, D)
+    using projection = projection_of<K * D>;         ///< for the K embeddings of each patch
+    using latent_projection = projection_of<L>;      ///< for the latent vector of each patch
+    using token_ids = row_ids<Backend>;              ///< (R K), flat
+    using hidden_view = matrix_view<T, D, Backend>;  ///< (R, D)
 
-    // Input: tokens (R K) and, if the backbone reads latents, the latent vectors (R, L) of their patches.
+    /// Input: tokens (R K) and, if the backbone reads latents, the latent vectors (R, L) of their patches.
     struct input {
-        token_ids tokens;  // (R K)
-        // (R, L); null if latents are not read.
+        token_ids tokens;  ///< (R K)
+        /// (R, L); null if latents are not read.
         matrix_view<T const, L, Backend> latents{nullptr, extents<dyn, L>(0)};
-        // Tokens only.
+        /// Tokens only.
         input(token_ids const& t) requires(!reads_latents) : tokens(t) {}
-        // Throws errc::usage unless z has one row per patch of t.
+        /// Throws errc::usage unless z has one row per patch of t.
         input(token_ids const& t, matrix_view<T const, L, Backend> const& z) : tokens(t), latents(z) {
             require(t.size() == z.extent(0) * K, errc::usage, "calm::backbone: expected one latent vector per patch");
         }
     };
 
-    using cache = typename llama_type::cache;  // for B sequences; its positions are patches
+    using cache = typename llama_type::cache;  ///< for B sequences; its positions are patches
 
-    embedding<D, Space> embed_tokens;  // (V, D)
-    projection embed_proj;             // (R, K D) to (R, D)
-    latent_projection latent_proj;     // (R, L) to (R, D); added to the projected tokens if both are read
-    llama_type llama;                  // over patches
+    embedding<D, Space> embed_tokens;  ///< (V, D)
+    projection embed_proj;             ///< (R, K D) to (R, D)
+    latent_projection latent_proj;     ///< (R, L) to (R, D); added to the projected tokens if both are read
+    llama_type llama;                  ///< over patches
 
-    // A backbone for V token ids, without memory until `allocate`.
+    /// A backbone for V token ids, without memory until `allocate`.
     explicit backbone(index_t vocabulary) : embed_tokens(vocabulary) {}
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        typename embedding<D, Space>::saved_activations embedded;  // y: (R K, D)
-        typename projection::saved_activations projected;          // y: (R, D)
-        typename latent_projection::saved_activations latents;     // y: (R, D)
-        typename llama_type::saved_activations llama;              // y: (R, D), the result
-        hidden_view y;                                             // (R, D): position p depends on patches 0 .. p
+        typename embedding<D, Space>::saved_activations embedded;  ///< y: (R K, D)
+        typename projection::saved_activations projected;          ///< y: (R, D)
+        typename latent_projection::saved_activations latents;     ///< y: (R, D)
+        typename llama_type::saved_activations llama;              ///< y: (R, D), the result
+        hidden_view y;                                             ///< (R, D): position p depends on patches 0 .. p
     };
 
-    // Reads tokens (B, P, K), flat, and latents (B, P, L), with P = positions. Throws errc::usage for incomplete
-    // patches or sequences, errc::tokenizer for an id outside the vocabulary.
+    /// Reads tokens (B, P, K), flat, and latents (B, P, L), with P = positions. Throws errc::usage for incomplete
+    /// patches or sequences, errc::tokenizer for an id outside the vocabulary.
     saved_activations forward(context<Backend>& ctx, input const& read, index_t positions) const {
         saved_activations s{};
         s.llama = llama.forward(ctx, project(ctx, read, s), positions);
@@ -84,14 +86,14 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         return s;
     }
 
-    // Reads tokens only.
+    /// Reads tokens only.
     saved_activations forward(context<Backend>& ctx, token_ids const& tokens, index_t positions) const
         requires(!reads_latents) {
         return forward(ctx, input(tokens), positions);
     }
 
-    // Backward for dy (R, D). Parameter gradients accumulate. Consumes s. The inputs get no gradient: tokens are ids,
-    // and latents come from the frozen autoencoder.
+    /// Backward for dy (R, D). Parameter gradients accumulate. Consumes s. The inputs get no gradient: tokens are ids,
+    /// and latents come from the frozen autoencoder.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy) {
         arena_scope const scope(ctx.workspace);
         auto const da = ctx.workspace.template take<T>(dy.extents());
@@ -107,20 +109,20 @@ template <model_configuration auto C, class Space = space<>> struct backbone {
         }
     }
 
-    // An empty cache for B sequences of at most `capacity` patches.
+    /// An empty cache for B sequences of at most `capacity` patches.
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return llama_type::make_cache(sequences, capacity);
     }
 
-    // Decoding: hidden states (S T, D) of new patches, given as tokens (S, T, K), flat, and their latents. They follow
-    // the cached patches of S distinct sequences. Result in ctx.saved.
+    /// Decoding: hidden states (S T, D) of new patches, given as tokens (S, T, K), flat, and their latents. They follow
+    /// the cached patches of S distinct sequences. Result in ctx.saved.
     hidden_view extend(context<Backend>& ctx, input const& read, cache& c, std::span<index_t const> sequences) const {
         saved_activations s{};
         return llama.extend(ctx, project(ctx, read, s), c, sequences);
     }
 
-    // Published names: table, blocks and norm belong to `transformer`; embed_proj and, if used, latent_proj are
-    // separate.
+    /// Published names: table, blocks and norm belong to `transformer`; embed_proj and, if used, latent_proj are
+    /// separate.
     template <class Visitor> void visit(Visitor& visitor) {
         if constexpr (reads_tokens) visit_as("transformer.embed_tokens", embed_tokens, visitor);
         visit_as("transformer", llama, visitor);

@@ -1,7 +1,8 @@
 #pragma once
-// CALM's language model: frozen autoencoder, backbone and the generative head that the configuration names. Sizes: B
-// sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
-// Example: examples/08_configuration.cpp, describe
+/// \file
+/// CALM's language model: frozen autoencoder, backbone and the generative head that the configuration names. Sizes: B
+/// sequences, P patches, K tokens per patch, R = B (P - 1) predictions.
+/// \shows{examples/08_configuration.cpp,describe}
 
 #include <span>
 
@@ -13,7 +14,7 @@
 
 namespace calm {
 
-// CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
+/// CALM's language model of one configuration (arXiv 2510.27688; docs/mathematics.md).
 template <model_configuration auto C, class Space = space<>> struct calm_model {
     using space_type = Space;
     using T = typename Space::scalar;
@@ -24,45 +25,45 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
     static constexpr index_t L = C.autoencoder.latent_size;
     using scalar = T;
     using backend = Backend;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;   // frozen here; trained separately before
-    using backbone_type = backbone<C, Space>;                     // patches to hidden states
-    using head = decltype(C.head);                                // the head's sizes and names
-    using head_type = typename head::template network<C, Space>;  // hidden states to samples of the next latent
-    using objective = typename head::objective;                   // run-time settings of the head's loss
-    using token_ids = row_ids<Backend>;                           // flat
-    using hidden_view = matrix_view<T, D, Backend>;               // (R, D)
-    using cache = typename backbone_type::cache;                  // for B sequences; its positions are patches
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;   ///< frozen here; trained separately before
+    using backbone_type = backbone<C, Space>;                     ///< patches to hidden states
+    using head = decltype(C.head);                                ///< the head's sizes and names
+    using head_type = typename head::template network<C, Space>;  ///< hidden states to samples of the next latent
+    using objective = typename head::objective;                   ///< run-time settings of the head's loss
+    using token_ids = row_ids<Backend>;                           ///< flat
+    using hidden_view = matrix_view<T, D, Backend>;               ///< (R, D)
+    using cache = typename backbone_type::cache;                  ///< for B sequences; its positions are patches
     static_assert(head_network<head_type, C, Space>,
                   "calm::calm_model: expected a head whose network has loss_and_gradient, sample and visit for its "
                   "objective and in this space, see calm::head_network");
 
-    autoencoder_type ae_model;  // frozen
-    backbone_type transformer;  // the backbone
-    head_type generator;        // the head's network: samples and scores the next latent
+    autoencoder_type ae_model;  ///< frozen
+    backbone_type transformer;  ///< the backbone
+    head_type generator;        ///< the head's network: samples and scores the next latent
 
-    // A model for V token ids, without memory until `allocate`. allocate(model, ...) leaves out the frozen autoencoder:
-    // call allocate(model.ae_model, ...) too, or use owned_model.
+    /// A model for V token ids, without memory until `allocate`. allocate(model, ...) leaves out the frozen
+    /// autoencoder: call allocate(model.ae_model, ...) too, or use owned_model.
     explicit calm_model(index_t vocabulary = C.autoencoder.vocab_size) :
         ae_model(vocabulary), transformer(vocabulary), generator(vocabulary) {}
-    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  // V: valid ids are 0 .. V - 1
+    [[nodiscard]] index_t vocabulary() const { return ae_model.vocabulary(); }  ///< V: valid ids are 0 .. V - 1
 
-    // Visits the trained parameters under their published names.
+    /// Visits the trained parameters under their published names.
     template <class Visitor> void visit(Visitor& visitor) {
         transformer.visit(visitor);
         visit_as("mlp_generator", generator, visitor);
     }
-    // Visits the frozen autoencoder, named as in a checkpoint of the language model.
+    /// Visits the frozen autoencoder, named as in a checkpoint of the language model.
     template <class Visitor> void visit_autoencoder(Visitor& visitor) { visit_as("ae_model", ae_model, visitor); }
 
-    // The backbone's input for tokens (R K), whole patches. If latents are read, the posterior mean of each patch is
-    // its latent vector, in training and in generation. Result in ctx.saved.
+    /// The backbone's input for tokens (R K), whole patches. If latents are read, the posterior mean of each patch is
+    /// its latent vector, in training and in generation. Result in ctx.saved.
     typename backbone_type::input backbone_input(context<Backend>& ctx, token_ids const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens, ae_model.posterior(ctx, tokens).mean};
         else
             return tokens;
     }
-    // For ids already made unique, if latents are read.
+    /// For ids already made unique, if latents are read.
     typename backbone_type::input backbone_input(context<Backend>& ctx, unique_ids<Backend> const& tokens) const {
         if constexpr (backbone_type::reads_latents)
             return {tokens.ids, ae_model.posterior(ctx, tokens).mean};
@@ -70,8 +71,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return tokens.ids;
     }
 
-    // For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host backend the
-    // result refers to `tokens`. Throws errc::tokenizer for an id outside the vocabulary.
+    /// For host tokens: checks them and uploads them in one copy, without waiting for the device. On a host backend the
+    /// result refers to `tokens`. Throws errc::tokenizer for an id outside the vocabulary.
     template <span_of_tokens Tokens>
     typename backbone_type::input backbone_input(context<Backend>& ctx, Tokens tokens) const {
         if constexpr (backbone_type::reads_latents)
@@ -80,27 +81,27 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
             return ids_to_device(ctx, tokens, vocabulary());
     }
 
-    // An empty cache for B sequences of at most `capacity` patches.
+    /// An empty cache for B sequences of at most `capacity` patches.
     [[nodiscard]] static cache make_cache(index_t sequences, index_t capacity) {
         return backbone_type::make_cache(sequences, capacity);
     }
-    // Decoding: hidden states (S T, D) of new patches, host tokens (S, T, K) flat, which follow the cached patches of S
-    // distinct sequences. Result in ctx.saved. Checks the tokens on the host and does not wait for the device.
+    /// Decoding: hidden states (S T, D) of new patches, host tokens (S, T, K) flat, which follow the cached patches of
+    /// S distinct sequences. Result in ctx.saved. Checks the tokens on the host and does not wait for the device.
     template <span_of_tokens Tokens>
     hidden_view extend(context<Backend>& ctx, Tokens tokens, cache& c, std::span<index_t const> sequences) const {
         return transformer.extend(ctx, backbone_input(ctx, tokens), c, sequences);
     }
 
-    // A micro-batch prepared for the loss.
+    /// A micro-batch prepared for the loss.
     struct batch {
-        unique_ids<Backend> inputs;  // (R K): backbone input; made unique if latents are read
-        unique_ids<Backend> labels;  // (R K): patches to predict
-        index_t positions;           // P - 1, per sequence
+        unique_ids<Backend> inputs;  ///< (R K): backbone input; made unique if latents are read
+        unique_ids<Backend> labels;  ///< (R K): patches to predict
+        index_t positions;           ///< P - 1, per sequence
     };
 
-    // Prepares host tokens (B, P, K): checks them, finds unique ids and uploads everything in one copy to ctx.saved.
-    // Shapes do not depend on the ids, and nothing waits for the device. Throws as shift_tokens does, and
-    // errc::tokenizer for an id outside the vocabulary.
+    /// Prepares host tokens (B, P, K): checks them, finds unique ids and uploads everything in one copy to ctx.saved.
+    /// Shapes do not depend on the ids, and nothing waits for the device. Throws as shift_tokens does, and
+    /// errc::tokenizer for an id outside the vocabulary.
     batch prepare(context<Backend>& ctx, std::span<token_id const> tokens, index_t patches) const {
         index_t const n = detail::shifted_size(std::ssize(tokens), patches, K), V = vocabulary();
         constexpr index_t unique_sides = backbone_type::reads_latents ? 2 : 1;
@@ -116,11 +117,11 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return b;
     }
 
-    // Forward and backward of one micro-batch. Overwrites `loss` with the mean over all R positions of the loss of the
-    // next patch. Adds `weight` times its gradient to the parameter gradients. docs/mathematics.md defines the loss of
-    // every head.
-    // `noise` is the number of positions in earlier micro-batches of the step, which determines the noise of the head,
-    // or that noise itself (energy_head::given_noise). Does not wait for the device. Restores ctx.saved on return.
+    /// Forward and backward of one micro-batch. Overwrites `loss` with the mean over all R positions of the loss of the
+    /// next patch. Adds `weight` times its gradient to the parameter gradients. docs/mathematics.md defines the loss of
+    /// every head.
+    /// `noise` is the number of positions in earlier micro-batches of the step, which determines the noise of the head,
+    /// or that noise itself (energy_head::given_noise). Does not wait for the device. Restores ctx.saved on return.
     template <class Noise = rng_counter>
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& loss, batch const& b, objective const& o,
                            Noise const& noise = {}, double weight = 1) {
@@ -136,12 +137,12 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         transformer.backward(ctx, s, dhidden);
         put_mean(ctx, loss, total, s.y.extent(0));
     }
-    // Returns the loss on the host, so it waits for the device.
+    /// Returns the loss on the host, so it waits for the device.
     double loss_and_gradient(context<Backend>& ctx, batch const& b, objective const& o, rng_counter first = 0,
                              double weight = 1) {
         return total_of(ctx, [&](auto const& loss) { loss_and_gradient(ctx, loss, b, o, first, weight); });
     }
-    // For tokens (B, P, K) already on the device; checking them waits for the device. Throws as `prepare` does.
+    /// For tokens (B, P, K) already on the device; checking them waits for the device. Throws as `prepare` does.
     double loss_and_gradient(context<Backend>& ctx, token_ids const& tokens, index_t patches, objective const& o,
                              rng_counter first = 0, double weight = 1) {
         arena_scope const saved_scope(ctx.saved);
@@ -151,8 +152,8 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return loss_and_gradient(ctx, b, o, first, weight);
     }
 
-    // The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the step.
-    // Returned on the host, so it waits for the device.
+    /// The sum of the losses of the patches `labels` (R K) that follow hidden states (R, D), with the noise of the
+    /// step. Returned on the host, so it waits for the device.
     double loss_sum(context<Backend>& ctx, matrix_view<T const, D, Backend> const& hidden,
                     unique_ids<Backend> const& labels, objective const& o, rng_counter first) {
         arena_scope const saved_scope(ctx.saved);
@@ -160,24 +161,24 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         return total_of(ctx, [&](auto const& total) { generator.loss_and_gradient(ctx, total, in, {}, o, first); });
     }
 
-    // z (R N, L): draws N latents for every hidden state (R, D). The noise comes from `rngs` (R), one per row and is
-    // multiplied by noise_scale. Does not wait for the device.
+    /// z (R N, L): draws N latents for every hidden state (R, D). The noise comes from `rngs` (R), one per row and is
+    /// multiplied by noise_scale. Does not wait for the device.
     void sample_latents(context<Backend>& ctx, matrix_view<T, L, Backend> const& z,
                         matrix_view<T const, D, Backend> const& hidden, std::span<row_rng const> rngs,
                         double noise_scale = 1) const {
         generator.sample(ctx, z, {.hidden = hidden, .autoencoder = &ae_model}, rngs, noise_scale);
     }
-    // Chunk size: the number of hidden states sampled together, which bounds memory.
+    /// Chunk size: the number of hidden states sampled together, which bounds memory.
     static index_t positions_drawn_at_once(context<Backend> const& ctx, index_t samples) {
         require(samples > 0, errc::usage, "calm::calm_model: expected at least one sample per position, found ",
                 samples);
         return positions_at_once<T>(ctx, samples, 64 * D + autoencoder_type::numbers_per_patch);
     }
 
-    // tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from `rngs`
-    // (R), one per row, and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a
-    // decoder output is not finite; on a device `copy_patches_to_host` throws the latter. `screen` is null or a screen
-    // of the autoencoder's vocabulary table.
+    /// tokens (R, N, K), flat: draws N patches at T = 1 for every hidden state (R, D). The noise comes from `rngs`
+    /// (R), one per row, and is multiplied by noise_scale. Throws errc::usage for no samples, and errc::non_finite if a
+    /// decoder output is not finite; on a device `copy_patches_to_host` throws the latter. `screen` is null or a screen
+    /// of the autoencoder's vocabulary table.
     void sample_patches(context<Backend>& ctx, vector_view<token_id, dyn, Backend> const& tokens,
                         matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> rngs,
                         double noise_scale = 1, token_screen const* screen = nullptr) const {
@@ -193,9 +194,9 @@ template <model_configuration auto C, class Space = space<>> struct calm_model {
         }
     }
 
-    // Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
-    // only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
-    // autoencoder::decode_lazily, and tokens (R, N, K) in host memory.
+    /// Lazy decoding, for patches that are only compared. The samples of each position form groups; tokens are decoded
+    /// only while patches of a group agree, and the others stay not_decoded. Outputs: latents z (R, N, L), for
+    /// autoencoder::decode_lazily, and tokens (R, N, K) in host memory.
     void sample_lazily(context<Backend>& ctx, std::span<token_id> tokens, matrix_view<T, L, Backend> const& z,
                        matrix_view<T const, D, Backend> const& hidden, index_t samples, std::span<row_rng const> rngs,
                        lazy_groups groups, token_screen const* screen = nullptr) const {
@@ -220,8 +221,8 @@ private:
     }
 };
 
-// Downloads the patches (R, N, K) that sample_patches left in `room` in backend memory. Throws errc::non_finite if a
-// device could not decode one of them.
+/// Downloads the patches (R, N, K) that sample_patches left in `room` in backend memory. Throws errc::non_finite if a
+/// device could not decode one of them.
 template <class Backend>
 void copy_patches_to_host(context<Backend> const& ctx, std::span<token_id> tokens,
                           vector_view<token_id, dyn, Backend> const& room) {

@@ -1,6 +1,7 @@
 #pragma once
-// The registry of heads: the library's own and those that a program adds. Files and command lines name heads from it.
-// Example: tests/io/heads_directory_test.cpp, a_head_is_found_by_its_names
+/// \file
+/// The registry of heads: the library's own and those that a program adds. Files and command lines name heads from it.
+/// \shows{tests/io/heads_directory_test.cpp,a_head_is_found_by_its_names}
 
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@
 
 namespace calm {
 
-// The head of a configuration that does not name one.
+/// The head of a configuration that does not name one.
 using default_head = decltype(configuration<>::head);
 
 namespace detail {
@@ -29,13 +30,13 @@ inline std::vector<head_traits const*>& all_heads() {
 }
 }  // namespace detail
 
-// All registered heads in order of registration, the library's first.
+/// All registered heads in order of registration, the library's first.
 inline std::vector<head_traits const*> const& known_heads() {
     return detail::all_heads();
 }
 
-// Registers a head, so that models with it can be read from files. Call it at program start; repeated calls have no
-// effect. Not thread-safe. Throws errc::usage if a different head has the same name or architecture.
+/// Registers a head, so that models with it can be read from files. Call it at program start; repeated calls have no
+/// effect. Not thread-safe. Throws errc::usage if a different head has the same name or architecture.
 template <generative_head Head> void add_head() {
     auto const& added = head_traits_of<Head>();
     for (auto const* const known : known_heads()) {
@@ -47,14 +48,14 @@ template <generative_head Head> void add_head() {
     detail::all_heads().push_back(&added);
 }
 
-// Finds a head by name ("energy") or architecture ("EnergyTransformer"); null if there is none.
+/// Finds a head by name ("energy") or architecture ("EnergyTransformer"); null if there is none.
 inline head_traits const* find_head(std::string_view name_or_architecture) {
     for (auto const* const head : known_heads())
         if (head->name == name_or_architecture || head->architecture == name_or_architecture) return head;
     return nullptr;
 }
 
-// Finds a head by name. Throws errc::config with a list of known heads.
+/// Finds a head by name. Throws errc::config with a list of known heads.
 inline head_traits const& head_named(std::string_view name) {
     std::string names;
     for (auto const* const head : known_heads()) {

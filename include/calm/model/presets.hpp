@@ -1,13 +1,14 @@
 #pragma once
-// Configurations by name: small ones for a CPU, and the published ones.
-// Example: tests/model/presets_test.cpp, published_models_have_the_published_parameters
+/// \file
+/// Configurations by name: small ones for a CPU, and the published ones.
+/// \shows{tests/model/presets_test.cpp,published_models_have_the_published_parameters}
 
 #include "calm/model/config.hpp"
 #include "calm/model/heads/energy.hpp"
 
 namespace calm::presets {
 
-// The smallest configuration that learns to generate text.
+/// The smallest configuration that learns to generate text.
 inline constexpr configuration<> tiny{.autoencoder = {.vocab_size = 512,
                                                       .patch_size = 4,
                                                       .hidden_size = 128,
@@ -20,7 +21,7 @@ inline constexpr configuration<> tiny{.autoencoder = {.vocab_size = 512,
                                       .num_key_value_heads = 4,
                                       .head = {.num_mlp_layers = 3}};
 
-// Twice as wide and twice as deep as tiny.
+/// Twice as wide and twice as deep as tiny.
 inline constexpr configuration<> text{.autoencoder = {.vocab_size = 4096,
                                                       .patch_size = 4,
                                                       .hidden_size = 256,
@@ -33,7 +34,7 @@ inline constexpr configuration<> text{.autoencoder = {.vocab_size = 4096,
                                       .num_key_value_heads = 4,
                                       .head = {.num_mlp_layers = 3}};
 
-// The published autoencoder with a backbone of half the width and depth of calm_m.
+/// The published autoencoder with a backbone of half the width and depth of calm_m.
 inline constexpr configuration<> small{.autoencoder = {.vocab_size = 32768},
                                        .hidden_size = 512,
                                        .intermediate_size = 1376,
@@ -42,7 +43,7 @@ inline constexpr configuration<> small{.autoencoder = {.vocab_size = 32768},
                                        .num_key_value_heads = 8,
                                        .head = {.num_mlp_layers = 3}};
 
-// CALM-M, the smallest published model: 371.7 million parameters without its autoencoder.
+/// CALM-M, the smallest published model: 371.7 million parameters without its autoencoder.
 inline constexpr configuration<> calm_m{.autoencoder = {.vocab_size = 128257},
                                         .hidden_size = 1024,
                                         .intermediate_size = 2752,
@@ -51,8 +52,8 @@ inline constexpr configuration<> calm_m{.autoencoder = {.vocab_size = 128257},
                                         .num_key_value_heads = 16,
                                         .head = {.num_mlp_layers = 4}};
 
-// CALM-L, 735.3 million parameters. The paper does not state its attention heads: 16 is the number of CALM-M, and a
-// checkpoint with another number is refused by name.
+/// CALM-L, 735.3 million parameters. The paper does not state its attention heads: 16 is the number of CALM-M, and a
+/// checkpoint with another number is refused by name.
 inline constexpr configuration<> calm_l = [] {
     auto c = calm_m;
     c.hidden_size = 1536;
@@ -60,7 +61,7 @@ inline constexpr configuration<> calm_l = [] {
     return c;
 }();
 
-// CALM-XL, 1829.8 million parameters. Attention heads as in calm_l.
+/// CALM-XL, 1829.8 million parameters. Attention heads as in calm_l.
 inline constexpr configuration<> calm_xl = [] {
     auto c = calm_m;
     c.hidden_size = 2560;

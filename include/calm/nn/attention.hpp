@@ -1,6 +1,7 @@
 #pragma once
-// Rotary causal attention with grouped key and value heads. Vaswani et al. 2017; Su et al. 2021.
-// Example: tests/nn/attention_test.cpp, values_by_the_definition
+/// \file
+/// Rotary causal attention with grouped key and value heads. Vaswani et al. 2017; Su et al. 2021.
+/// \shows{tests/nn/attention_test.cpp,values_by_the_definition}
 
 #include <span>
 
@@ -11,9 +12,9 @@
 
 namespace calm {
 
-// Causal self-attention on rows of width D: y = softmax(q k^T / sqrt(head_size)) v W_o, without biases. Queries and
-// keys are rotated by their position in the sequence. Each of the KvHeads key and value heads serves Heads / KvHeads
-// query heads. A head has HeadSize elements.
+/// Causal self-attention on rows of width D: y = softmax(q k^T / sqrt(head_size)) v W_o, without biases. Queries and
+/// keys are rotated by their position in the sequence. Each of the KvHeads key and value heads serves Heads / KvHeads
+/// query heads. A head has HeadSize elements.
 template <index_t D, index_t Heads, index_t KvHeads, class Space = space<>, index_t HeadSize = D / Heads>
 struct attention {
     using space_type = Space;
@@ -23,43 +24,44 @@ struct attention {
     static_assert(Heads % KvHeads == 0, "calm::attention: key and value heads must divide the heads");
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr index_t head_size = HeadSize;  // elements per head, even
+    static constexpr index_t head_size = HeadSize;  ///< elements per head, even
     static_assert(head_size % 2 == 0, "calm::attention: rotary embeddings need an even head size");
-    static constexpr index_t q_width = Heads * head_size;     // width of the queries, and of the concatenated heads
-    static constexpr index_t kv_width = KvHeads * head_size;  // width of the keys, and of the values
+    static constexpr index_t q_width = Heads * head_size;     ///< width of the queries, and of the concatenated heads
+    static constexpr index_t kv_width = KvHeads * head_size;  ///< width of the keys, and of the values
 
-    using input = activations<T const, D, Backend>;  // (R, D)
-    // bf16 storage requires head_size % 8 == 0 (16-byte rows of a head).
+    using input = activations<T const, D, Backend>;  ///< (R, D)
+    /// bf16 storage requires head_size % 8 == 0 (16-byte rows of a head).
     static constexpr result_as of_heads = head_size % 8 == 0 ? result_as::activations : result_as::numbers;
 
-    linear<D, q_width, with_bias::no, Space, of_heads> q_proj;   // queries
-    linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  // keys
-    linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  // values
-    linear<q_width, D, with_bias::no, Space> o_proj;             // applied to the concatenated heads
+    linear<D, q_width, with_bias::no, Space, of_heads> q_proj;   ///< queries
+    linear<D, kv_width, with_bias::no, Space, of_heads> k_proj;  ///< keys
+    linear<D, kv_width, with_bias::no, Space, of_heads> v_proj;  ///< values
+    linear<q_width, D, with_bias::no, Space> o_proj;             ///< applied to the concatenated heads
 
-    // FLOPs of all matrix products per row (forward). `attended` is the mean number of positions attended to; each
-    // costs one product with its key and one with its value.
+    /// FLOPs of all matrix products per row (forward). `attended` is the mean number of positions attended to; each
+    /// costs one product with its key and one with its value.
     static constexpr double flops(double attended) {
         return 2 * decltype(q_proj)::flops() + 2 * decltype(k_proj)::flops() +
                2 * attended * 2 * static_cast<double>(q_width);
     }
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        index_t positions;                                 // P: rows are (B, P)
-        typename decltype(q_proj)::saved_activations q;    // y: (R, q_width), rotated
-        typename decltype(k_proj)::saved_activations k;    // y: (R, kv_width), rotated
-        typename decltype(v_proj)::saved_activations v;    // y: (R, kv_width)
-        result_rows<of_heads, T, q_width, Backend> mixed;  // (R, q_width)
-        typename decltype(o_proj)::saved_activations o;    // x: mixed
-        view<T, extents<dyn, dyn, Heads>, Backend> lse;    // stored (B, heads, P)
-        matrix_view<T, D, Backend> y;                      // (R, D)
+        index_t positions;                                 ///< P: rows are (B, P)
+        typename decltype(q_proj)::saved_activations q;    ///< y: (R, q_width), rotated
+        typename decltype(k_proj)::saved_activations k;    ///< y: (R, kv_width), rotated
+        typename decltype(v_proj)::saved_activations v;    ///< y: (R, kv_width)
+        result_rows<of_heads, T, q_width, Backend> mixed;  ///< (R, q_width)
+        typename decltype(o_proj)::saved_activations o;    ///< x: mixed
+        view<T, extents<dyn, dyn, Heads>, Backend> lse;    ///< stored (B, heads, P)
+        matrix_view<T, D, Backend> y;                      ///< (R, D)
     };
 
-    static constexpr bool adds_residual = true;  // forward and extend take an addend
+    static constexpr bool adds_residual = true;  ///< forward and extend take an addend
 
-    // y (R, D) from x (R, D), plus the addend. Rows are (B, P) with P = positions; row p of a sequence attends to its
-    // rows 0 .. p. `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are
-    // not whole sequences.
+    /// y (R, D) from x (R, D), plus the addend. Rows are (B, P) with P = positions; row p of a sequence attends to its
+    /// rows 0 .. p. `angles` are the rotary ones; a base alone gives unscaled ones. Throws errc::usage if the rows are
+    /// not whole sequences.
     saved_activations forward(context<Backend>& ctx, input const& x, index_t positions, rotary_angles const& angles,
                               addend<T, D, Backend> const& residual = {}) const {
         index_t const rows = x.extent(0);
@@ -80,8 +82,8 @@ struct attention {
         return {positions, q, k, v, mixed, o, lse, o.y};
     }
 
-    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must
-    // equal forward's.
+    /// Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate. `angles` must
+    /// equal forward's.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   activations<T, D, Backend> const& dx, rotary_angles const& angles) {
         index_t const rows = dy.extent(0);
@@ -105,10 +107,10 @@ struct attention {
         v_proj.backward(ctx, s.v, dv, dx, into::accumulate);
     }
 
-    // Decoding: appends T positions to each of S sequences of the cache and attends to everything cached so far. x:
-    // rows (S, T), plain or rms_norm_prologue; `sequences` gives each sequence's index and current length. Results are
-    // independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
-    // sequences or the cache is full. The addend is added.
+    /// Decoding: appends T positions to each of S sequences of the cache and attends to everything cached so far. x:
+    /// rows (S, T), plain or rms_norm_prologue; `sequences` gives each sequence's index and current length. Results are
+    /// independent of the other sequences, whose lengths may differ. Throws errc::usage if the rows are not whole
+    /// sequences or the cache is full. The addend is added.
     template <class X>
     matrix_view<T, D, Backend>
     extend(context<Backend>& ctx, X const& x, kv_cache<kv_width, Space>& cache, rotary_angles const& angles,
@@ -126,14 +128,14 @@ struct attention {
         cached_attention(ctx, mixed, lse, q, cache.keys.view(), cache.values.view(), sequences, head_size);
         return o_proj.forward(ctx, mixed, residual).y;
     }
-    // As extend, for distinct sequences given by index; their lengths come from the cache.
+    /// As extend, for distinct sequences given by index; their lengths come from the cache.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       rotary_angles const& angles, std::span<index_t const> sequences) const {
         arena_scope const scope(ctx.workspace);
         auto const now = cache.as_now(sequences);
         return extend(ctx, x, cache, angles, to_device(ctx, std::span(now)));
     }
-    // As extend, for every sequence of the cache: x is rows (B, T).
+    /// As extend, for every sequence of the cache: x is rows (B, T).
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, input const& x, kv_cache<kv_width, Space>& cache,
                                       rotary_angles const& angles) const {
         return extend(ctx, x, cache, angles, cache.all());

@@ -1,25 +1,24 @@
 #pragma once
-// What layers have in common. A layer is any type with
-//     saved_activations forward(ctx, x) const
-//         from rows x (R, inputs) to rows saved.y (R, outputs), in ctx.saved. It may keep a view of x, which must live
-//         until backward
-//     void backward(ctx, saved, dy, dx)
-//         overwrites dx (R, inputs), accumulates parameter gradients. It may consume saved, but never reads saved.y and
-//         never changes dy (R, outputs). dx must not overlap dy: a residual reads dy afterwards
-//     void visit(visitor)
-//         names its parameters
-// and the sizes `inputs` and `outputs`. Optional are
-//     auto extend(ctx, x, ...) const
-//         forward in decoding: for new rows that follow cached ones, or without saving; returns y
-//     static constexpr double flops(double attended)
-//         FLOPs of its matrix products per row (forward); attended: mean number of positions attended to
-//     static constexpr bool adds_residual = true
-//         forward and extend take an addend as last argument
-//     static constexpr bool adds_residual_backward = true
-//         backward takes an addend as last argument
-//     void backward(ctx, saved, dy, no_gradient)
-//         accumulates parameter gradients only
-// Example: tests/nn/linear_test.cpp, only_the_parameters
+/// \file
+/// What layers have in common. A layer is any type with the sizes `inputs` and `outputs`, and with
+/// - `saved_activations forward(ctx, x) const`: from rows x (R, inputs) to rows saved.y (R, outputs), in ctx.saved. It
+///   may keep a view of x, which must live until backward
+/// - `void backward(ctx, saved, dy, dx)`: overwrites dx (R, inputs), accumulates parameter gradients. It may consume
+///   saved, but never reads saved.y and never changes dy (R, outputs). dx must not overlap dy: a residual reads dy
+///   afterwards
+/// - `void visit(visitor)`: names its parameters
+///
+/// Optional are
+/// - `auto extend(ctx, x, ...) const`: forward in decoding: for new rows that follow cached ones, or without saving;
+///   returns y
+/// - `static constexpr double flops(double attended)`: FLOPs of its matrix products per row (forward); attended: mean
+///   number of positions attended to
+/// - `static constexpr bool adds_residual = true`: forward and extend take an addend as last argument
+/// - `static constexpr bool adds_residual_backward = true`: backward takes an addend as last argument
+/// - `void backward(ctx, saved, dy, no_gradient)`: accumulates parameter gradients only
+///
+/// docs/extending.md shows how to write one.
+/// \shows{tests/nn/linear_test.cpp,only_the_parameters}
 
 #include <optional>
 #include <tuple>
@@ -29,12 +28,12 @@
 
 namespace calm {
 
-// Rows (R, Columns) that a layer adds to its result, or nothing. They are only read.
+/// Rows (R, Columns) that a layer adds to its result, or nothing. They are only read.
 template <class T, index_t Columns, class Backend = cpu> struct addend {
-    std::optional<matrix_view<T const, Columns, Backend>> rows = {};  // without a value: nothing to add
+    std::optional<matrix_view<T const, Columns, Backend>> rows = {};  ///< without a value: nothing to add
 };
 
-// In the place of dx: the gradient of the input is not wanted.
+/// In the place of dx: the gradient of the input is not wanted.
 struct no_gradient {};
 
 namespace detail {

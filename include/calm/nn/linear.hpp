@@ -1,17 +1,18 @@
 #pragma once
-// y = x W^T + b, with W stored (out, in) as in the published checkpoints.
-// Example: examples/05_layer.cpp, gated
+/// \file
+/// y = x W^T + b, with W stored (out, in) as in the published checkpoints.
+/// \shows{examples/05_layer.cpp,gated}
 
 #include "calm/nn/layer.hpp"
 #include "calm/tensor/ops/matmul.hpp"
 
 namespace calm {
 
-// Whether a linear layer adds a bias.
+/// Whether a linear layer adds a bias.
 enum class with_bias : bool { no, yes };
 
-// A linear map from In to Out elements per row. W is initialised as normal(0, 0.02), the bias as 0. Without a bias,
-// `bias` has no memory. Result: how forward stores y.
+/// A linear map from In to Out elements per row. W is initialised as normal(0, 0.02), the bias as 0. Without a bias,
+/// `bias` has no memory. Result: how forward stores y.
 template <index_t In, index_t Out, with_bias Bias = with_bias::yes, class Space = space<>,
           result_as Result = result_as::numbers>
 struct linear {
@@ -20,26 +21,27 @@ struct linear {
     using Backend = typename Space::backend;
     static constexpr index_t inputs = In;
     static constexpr index_t outputs = Out;
-    using input = activations<T const, In, Backend>;         // (R, In)
-    using grad_output = activations<T const, Out, Backend>;  // (R, Out)
+    using input = activations<T const, In, Backend>;         ///< (R, In)
+    using grad_output = activations<T const, Out, Backend>;  ///< (R, Out)
 
-    param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  // (Out, In)
-    param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              // (Out)
+    param<extents<Out, In>, Space> weight = make_param<extents<Out, In>, Space>(role::weight);  ///< (Out, In)
+    param<extents<Out>, Space> bias = make_param<extents<Out>, Space>(role::bias);              ///< (Out)
 
-    // FLOPs of the product per row.
+    /// FLOPs of the product per row.
     static constexpr double flops(double = 0) { return 2 * static_cast<double>(In) * static_cast<double>(Out); }
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        input x;                                 // owned by the caller; must live until backward
-        result_rows<Result, T, Out, Backend> y;  // in ctx.saved
+        input x;                                 ///< owned by the caller; must live until backward
+        result_rows<Result, T, Out, Backend> y;  ///< in ctx.saved
     };
 
-    // Memory for y with `rows` rows, in ctx.saved.
+    /// Memory for y with `rows` rows, in ctx.saved.
     static auto room(context<Backend>& ctx, index_t rows) { return take_result<Result, T, Out>(ctx, ctx.saved, rows); }
 
-    static constexpr bool adds_residual = Result == result_as::numbers;  // whether forward takes an addend
+    static constexpr bool adds_residual = Result == result_as::numbers;  ///< whether forward takes an addend
 
-    // y (R, Out) of x (R, In), plus the addend.
+    /// y (R, Out) of x (R, In), plus the addend.
     saved_activations forward(context<Backend>& ctx, input const& x,
                               addend<T, Out, Backend> const& residual = {}) const {
         saved_activations const s{x, room(ctx, x.extent(0))};
@@ -47,36 +49,36 @@ struct linear {
         return s;
     }
 
-    // Overwrites dx (R, In) or adds to it, according to mode. Weight and bias gradients accumulate.
+    /// Overwrites dx (R, In) or adds to it, according to mode. Weight and bias gradients accumulate.
     void backward(context<Backend>& ctx, saved_activations const& s, grad_output const& dy,
                   activations<T, In, Backend> const& dx, into mode = into::overwrite) {
         backward_part<0, Out>(ctx, s.x, dy, dx, mode);
     }
-    // Weight and bias gradients alone.
+    /// Weight and bias gradients alone.
     void backward(context<Backend>& ctx, saved_activations const& s, grad_output const& dy, no_gradient) {
         add_gradients<0, Out>(ctx, s.x, dy, detail::as_matrix(dy));
     }
 
-    // Computes only outputs First .. First + Count - 1: y (R, Count) from x (R, In), written to the caller's memory.
+    /// Computes only outputs First .. First + Count - 1: y (R, Count) from x (R, In), written to the caller's memory.
     template <index_t First, index_t Count>
     void apply_part(context<Backend>& ctx, activations<T, Count, Backend> const& y, input const& x) const {
         matmul(ctx, y, x, transposed(part<First, Count>()), {.bias = bias_part<First, Count>()});
     }
-    // The weight rows of these outputs.
+    /// The weight rows of these outputs.
     template <index_t First, index_t Count>
     view<typename Space::weights const, extents<Count, In>, Backend> part() const {
         static_assert(First >= 0 && First + Count <= Out, "calm::linear: the part must lie inside the outputs");
         return {weight.value.data() + First * In, {}};
     }
-    // The biases of these outputs, if there are any.
+    /// The biases of these outputs, if there are any.
     template <index_t First, index_t Count> std::optional<vector_view<T const, Count, Backend>> bias_part() const {
         if constexpr (Bias == with_bias::yes)
             return vector_view<T const, Count, Backend>(bias.value.data() + First, {});
         else
             return std::nullopt;
     }
-    // Backward of apply_part for dy (R, Count). The part's weight and bias gradients accumulate; dx (R, In) is
-    // overwritten or added to, according to mode.
+    /// Backward of apply_part for dy (R, Count). The part's weight and bias gradients accumulate; dx (R, In) is
+    /// overwritten or added to, according to mode.
     template <index_t First, index_t Count>
     void backward_part(context<Backend>& ctx, input const& x, activations<T const, Count, Backend> const& dy,
                        activations<T, In, Backend> const& dx, into mode) {

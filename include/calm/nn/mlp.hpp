@@ -1,12 +1,13 @@
 #pragma once
-// SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
-// Example: tests/nn/mlp_test.cpp, check_that_it_extends_as_forward
+/// \file
+/// SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
+/// \shows{tests/nn/mlp_test.cpp,check_that_it_extends_as_forward}
 
 #include "calm/nn/linear.hpp"
 
 namespace calm {
 
-// SwiGLU on rows of width D with Inner hidden elements.
+/// SwiGLU on rows of width D with Inner hidden elements.
 template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     using space_type = Space;
     using T = typename Space::scalar;
@@ -14,27 +15,28 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
 
-    using input = activations<T const, D, Backend>;                                     // (R, D)
-    using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  // to (R, Inner)
-    using inner_rows = activations<T, Inner, Backend>;                                  // (R, Inner)
+    using input = activations<T const, D, Backend>;                                     ///< (R, D)
+    using inner_type = linear<D, Inner, with_bias::no, Space, result_as::activations>;  ///< to (R, Inner)
+    using inner_rows = activations<T, Inner, Backend>;                                  ///< (R, Inner)
 
-    inner_type gate_proj;                              // W_gate
-    inner_type up_proj;                                // W_up
-    linear<Inner, D, with_bias::no, Space> down_proj;  // W_down
+    inner_type gate_proj;                              ///< W_gate
+    inner_type up_proj;                                ///< W_up
+    linear<Inner, D, with_bias::no, Space> down_proj;  ///< W_down
 
-    // FLOPs of the three products per row.
+    /// FLOPs of the three products per row.
     static constexpr double flops(double = 0) { return 3 * decltype(gate_proj)::flops(); }
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        typename inner_type::saved_activations gate;           // y: (R, Inner)
-        typename inner_type::saved_activations up;             // y: (R, Inner)
-        typename decltype(down_proj)::saved_activations down;  // x: (R, Inner), y: (R, D)
-        matrix_view<T, D, Backend> y;                          // (R, D)
+        typename inner_type::saved_activations gate;           ///< y: (R, Inner)
+        typename inner_type::saved_activations up;             ///< y: (R, Inner)
+        typename decltype(down_proj)::saved_activations down;  ///< x: (R, Inner), y: (R, D)
+        matrix_view<T, D, Backend> y;                          ///< (R, D)
     };
 
-    static constexpr bool adds_residual = true;  // forward and extend take an addend
+    static constexpr bool adds_residual = true;  ///< forward and extend take an addend
 
-    // y (R, D) of x (R, D), plus the addend.
+    /// y (R, D) of x (R, D), plus the addend.
     saved_activations forward(context<Backend>& ctx, input const& x, addend<T, D, Backend> const& residual = {}) const {
         typename inner_type::saved_activations const gate{x, inner_type::room(ctx, x.extent(0))};
         typename inner_type::saved_activations const up{x, inner_type::room(ctx, x.extent(0))};
@@ -44,7 +46,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         return {gate, up, down, down.y};
     }
 
-    // Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward.
+    /// Forward for inference, on rows that the products normalise as they read them. Saves nothing for backward.
     matrix_view<T, D, Backend> extend(context<Backend>& ctx, rms_norm_prologue<T, D, Backend> const& x,
                                       addend<T, D, Backend> const& residual = {}) const {
         auto const act = take_activations<T, Inner>(ctx, ctx.saved, x.extent(0));
@@ -56,7 +58,7 @@ template <index_t D, index_t Inner, class Space = space<>> struct swiglu {
         return down_proj.forward(ctx, act, residual).y;
     }
 
-    // Consumes s: the gradients of gate and up overwrite it.
+    /// Consumes s: the gradients of gate and up overwrite it.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   activations<T, D, Backend> const& dx) {
         arena_scope const scope(ctx.workspace);

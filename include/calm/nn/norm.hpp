@@ -1,6 +1,7 @@
 #pragma once
-// Normalisation of rows with trained gains. Result: how a layer stores its output.
-// Example: tests/nn/norm_test.cpp, a_layer_adds_its_own_eps
+/// \file
+/// Normalisation of rows with trained gains. Result: how a layer stores its output.
+/// \shows{tests/nn/norm_test.cpp,a_layer_adds_its_own_eps}
 
 #include "calm/nn/layer.hpp"
 #include "calm/tensor/ops/matmul.hpp"
@@ -8,12 +9,12 @@
 
 namespace calm {
 
-// The number added under the root, as a template argument.
+/// The number added under the root, as a template argument.
 struct norm_eps {
-    double value = 1e-6;  // rms_norm_eps of config.json
+    double value = 1e-6;  ///< rms_norm_eps of config.json
 };
 
-// rms_norm on rows of width D with a trained gain.
+/// rms_norm on rows of width D with a trained gain.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers, norm_eps Eps = norm_eps{}>
 struct rms_norm_layer {
     using space_type = Space;
@@ -21,18 +22,20 @@ struct rms_norm_layer {
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // no matrix products
-    static constexpr double eps = Eps.value;                 // added under the root
-    static constexpr bool adds_residual_backward = true;     // backward takes an addend
+    static constexpr double flops(double = 0) { return 0; }  ///< no matrix products
+    static constexpr double eps = Eps.value;                 ///< added under the root
+    static constexpr bool adds_residual_backward = true;     ///< backward takes an addend
 
-    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
+    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  ///< the gain w, (D)
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        matrix_view<T const, D, Backend> x;    // (R, D)
-        result_rows<Result, T, D, Backend> y;  // (R, D)
-        vector_view<T, dyn, Backend> r;        // (R)
+        matrix_view<T const, D, Backend> x;    ///< (R, D)
+        result_rows<Result, T, D, Backend> y;  ///< (R, D)
+        vector_view<T, dyn, Backend> r;        ///< (R)
     };
 
+    /// y (R, D) of x (R, D).
     saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
         saved_activations const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
@@ -41,13 +44,13 @@ struct rms_norm_layer {
         return s;
     }
 
-    // Decoding on a device: returns x unnormalised, because the next layer's products normalise it as they read.
+    /// Decoding on a device: returns x unnormalised, because the next layer's products normalise it as they read.
     rms_norm_prologue<T, D, Backend> extend(context<Backend>&, matrix_view<T const, D, Backend> const& x) const
         requires(Result == result_as::activations && device_memory<Backend>) {
         return {x, weight.read(), eps};
     }
 
-    // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
+    /// Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         with_numbers(
@@ -60,27 +63,29 @@ struct rms_norm_layer {
     template <class Visitor> void visit(Visitor& visitor) { visitor("weight", weight); }
 };
 
-// layer_norm on rows of width D with a trained gain and bias.
+/// layer_norm on rows of width D with a trained gain and bias.
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers> struct layer_norm_layer {
     using space_type = Space;
     using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // no matrix products
-    static constexpr double eps = 1e-6;                      // added under the root
-    static constexpr bool adds_residual_backward = true;     // backward takes an addend
+    static constexpr double flops(double = 0) { return 0; }  ///< no matrix products
+    static constexpr double eps = 1e-6;                      ///< added under the root
+    static constexpr bool adds_residual_backward = true;     ///< backward takes an addend
 
-    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  // the gain w, (D)
-    param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    // b, (D)
+    param<extents<D>, Space> weight = make_param<extents<D>, Space>(role::gain);  ///< the gain w, (D)
+    param<extents<D>, Space> bias = make_param<extents<D>, Space>(role::bias);    ///< b, (D)
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        matrix_view<T const, D, Backend> x;    // (R, D)
-        result_rows<Result, T, D, Backend> y;  // (R, D)
-        vector_view<T, dyn, Backend> mean;     // (R)
-        vector_view<T, dyn, Backend> r;        // (R): 1 / standard deviation
+        matrix_view<T const, D, Backend> x;    ///< (R, D)
+        result_rows<Result, T, D, Backend> y;  ///< (R, D)
+        vector_view<T, dyn, Backend> mean;     ///< (R)
+        vector_view<T, dyn, Backend> r;        ///< (R): 1 / standard deviation
     };
 
+    /// y (R, D) of x (R, D).
     saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
         saved_activations const s{x, take_result<Result, T, D>(ctx, ctx.saved, rows),
@@ -90,7 +95,7 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
         return s;
     }
 
-    // Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
+    /// Overwrites dx (R, inputs) with the gradient plus the addend. Parameter gradients accumulate.
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         with_numbers(
@@ -107,18 +112,19 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     }
 };
 
-// layer_norm without affine parameters: (x - mean) / sqrt(variance + eps) over each row of width D, as one fused
-// expression.
+/// layer_norm without affine parameters: (x - mean) / sqrt(variance + eps) over each row of width D, as one fused
+/// expression.
 template <index_t D, class Space = space<>> struct layer_norm_no_affine {
     using space_type = Space;
     using T = typename Space::scalar;
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }                            // no matrix products
-    static constexpr double eps = 1e-6;                                                // added under the root
-    using saved_activations = typename layer_norm_layer<D, Space>::saved_activations;  // as layer_norm saves
+    static constexpr double flops(double = 0) { return 0; }                            ///< no matrix products
+    static constexpr double eps = 1e-6;                                                ///< added under the root
+    using saved_activations = typename layer_norm_layer<D, Space>::saved_activations;  ///< as layer_norm saves
 
+    /// y (R, D) of x (R, D).
     saved_activations forward(context<Backend>& ctx, matrix_view<T const, D, Backend> const& x) const {
         index_t const rows = x.extent(0);
         saved_activations const s{x, ctx.saved.template take<T>(extents<dyn, D>(rows)),
@@ -130,7 +136,7 @@ template <index_t D, class Space = space<>> struct layer_norm_no_affine {
         return s;
     }
 
-    // With h the normalised rows, dx = (dy - mean(dy) - h mean(dy h)) r.
+    /// With h the normalised rows, dx = (dy - mean(dy) - h mean(dy h)) r.
     void backward(context<Backend>& ctx, saved_activations const& s, matrix_view<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx) const {
         auto const mean = column(s.mean);

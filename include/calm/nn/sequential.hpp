@@ -1,6 +1,7 @@
 #pragma once
-// Combinators: `sequential` applies layers in sequence, `residual` adds a layer's input to its output.
-// Example: examples/06_network.cpp
+/// \file
+/// Combinators: `sequential` applies layers in sequence, `residual` adds a layer's input to its output.
+/// \shows{examples/06_network.cpp}
 
 #include <algorithm>
 #include <array>
@@ -14,19 +15,19 @@
 
 namespace calm {
 
-// Functions for elementwise_layer.
+/// Functions for elementwise_layer.
 namespace functions {
-// silu(x).
+/// silu(x).
 struct silu {
     template <class X> static auto of(X&& x) { return calm::silu(std::forward<X>(x)); }
 };
-// max(x, 0); the derivative at 0 is 0.
+/// max(x, 0); the derivative at 0 is 0.
 struct relu {
     template <class X> static auto of(X&& x) { return maximum(0.0, std::forward<X>(x)); }
 };
 }  // namespace functions
 
-// y = Function::of(x), an elementwise expression. Result: how y is stored.
+/// y = Function::of(x), an elementwise expression. Result: how y is stored.
 template <class Function, index_t D, class Space = space<>, result_as Result = result_as::numbers>
 struct elementwise_layer {
     using space_type = Space;
@@ -34,11 +35,13 @@ struct elementwise_layer {
     using Backend = typename Space::backend;
     static constexpr index_t inputs = D;
     static constexpr index_t outputs = D;
-    static constexpr double flops(double = 0) { return 0; }  // no matrix products
+    static constexpr double flops(double = 0) { return 0; }  ///< no matrix products
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        activations<T const, D, Backend> x;    // (R, D)
-        result_rows<Result, T, D, Backend> y;  // (R, D)
+        activations<T const, D, Backend> x;    ///< (R, D)
+        result_rows<Result, T, D, Backend> y;  ///< (R, D)
     };
+    /// y (R, D) of x (R, D).
     saved_activations forward(context<Backend>& ctx, activations<T const, D, Backend> const& x) const {
         saved_activations const s{x, take_result<Result, T, D>(ctx, ctx.saved, x.extent(0))};
         with_numbers(
@@ -48,7 +51,7 @@ struct elementwise_layer {
             x);
         return s;
     }
-    // x, dy and dx must have the same storage type.
+    /// x, dy and dx must have the same storage type.
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   activations<T, D, Backend> const& dx) {
         with_numbers([&](auto const& x, auto const& slopes,
@@ -58,26 +61,26 @@ struct elementwise_layer {
     template <class Visitor> void visit(Visitor&) {}
 };
 
-// y = silu(x).
+/// y = silu(x).
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers>
 using silu_layer = elementwise_layer<functions::silu, D, Space, Result>;
-// y = max(x, 0).
+/// y = max(x, 0).
 template <index_t D, class Space = space<>, result_as Result = result_as::numbers>
 using relu_layer = elementwise_layer<functions::relu, D, Space, Result>;
 
-// The name of a child layer, as a template argument.
+/// The name of a child layer, as a template argument.
 template <std::size_t N> struct child_name {
-    char text[N]{};  // zero-terminated
-    // From a string literal.
+    char text[N]{};  ///< zero-terminated
+    /// From a string literal.
     constexpr child_name(char const (&literal)[N]) {  // NOLINT(google-explicit-constructor): it is one
         for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
     }
-    static constexpr bool empty = N == 1;  // whether the name is ""
+    static constexpr bool empty = N == 1;  ///< whether the name is ""
 };
 
-// A child of `sequential` with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "".
+/// A child of `sequential` with an explicit name: its parameters are "Name.weight" etc., or unprefixed if Name is "".
 template <child_name Name, class Layer> struct named : Layer {
-    static constexpr auto name = Name;  // without the dot
+    static constexpr auto name = Name;  ///< without the dot
 };
 
 namespace detail {
@@ -121,38 +124,39 @@ template <child_name Name, class Layer>
 inline constexpr bool is_called = decltype(called<Name>::so(static_cast<Layer const*>(nullptr)))::value;
 }  // namespace detail
 
-// Layers in sequence, each as wide as the previous one's output. Children are named by index, "0", "1", ..., or by
-// `named`. Extra arguments of forward, backward and extend reach the layers that accept them.
+/// Layers in sequence, each as wide as the previous one's output. Children are named by index, "0", "1", ..., or by
+/// `named`. Extra arguments of forward, backward and extend reach the layers that accept them.
 template <class... Layers> struct sequential {
-    static constexpr std::size_t depth = sizeof...(Layers);  // how many layers
-    using tuple = detail::tuple<Layers...>;                  // their storage
-    using first = detail::tuple_element_t<0, tuple>;         // takes x
-    using last = detail::tuple_element_t<depth - 1, tuple>;  // returns y
+    static constexpr std::size_t depth = sizeof...(Layers);  ///< how many layers
+    using tuple = detail::tuple<Layers...>;                  ///< their storage
+    using first = detail::tuple_element_t<0, tuple>;         ///< takes x
+    using last = detail::tuple_element_t<depth - 1, tuple>;  ///< returns y
     using space_type = space_of<first>;
     using scalar = typename space_type::scalar;
     static constexpr index_t inputs = first::inputs;
     static constexpr index_t outputs = last::outputs;
 
-    tuple layers;  // in the order of forward
+    tuple layers;  ///< in the order of forward
 
+    /// Saved activations, in ctx.saved.
     struct saved_activations {
-        detail::tuple<typename Layers::saved_activations...> all;        // one per layer
-        decltype(std::declval<typename last::saved_activations>().y) y;  // (R, outputs)
+        detail::tuple<typename Layers::saved_activations...> all;        ///< one per layer
+        decltype(std::declval<typename last::saved_activations>().y) y;  ///< (R, outputs)
     };
 
-    // FLOPs of the matrix products per row; see nn/layer.hpp.
+    /// FLOPs of the matrix products per row; see nn/layer.hpp.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return (Layers::flops(attended...) + ...);
     }
 
-    template <std::size_t I> auto& layer() { return detail::get<I>(layers); }              // layer I, from 0
-    template <std::size_t I> auto const& layer() const { return detail::get<I>(layers); }  // layer I, from 0
-    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }         // the child of that name
+    template <std::size_t I> auto& layer() { return detail::get<I>(layers); }              ///< layer I, from 0
+    template <std::size_t I> auto const& layer() const { return detail::get<I>(layers); }  ///< layer I, from 0
+    template <child_name Name> auto& child() { return layer<place_of<Name>()>(); }         ///< the child of that name
 
-    static constexpr bool adds_residual = detail::adds_residual<last>;  // whether forward and extend take an addend
-    static constexpr bool adds_residual_backward = detail::adds_residual_backward<first>;  // whether backward does
+    static constexpr bool adds_residual = detail::adds_residual<last>;  ///< whether forward and extend take an addend
+    static constexpr bool adds_residual_backward = detail::adds_residual_backward<first>;  ///< whether backward does
 
-    // y (R, outputs) of x (R, inputs). `more`: extra arguments, then perhaps an addend, which goes to the last layer.
+    /// y (R, outputs) of x (R, inputs). `more`: extra arguments, then perhaps an addend, which goes to the last layer.
     template <class Context, class X, class... More>
     saved_activations forward(Context& ctx, X const& x, More const&... more) const {
         check_sizes(std::make_index_sequence<depth - 1>{});
@@ -162,15 +166,16 @@ template <class... Layers> struct sequential {
         return s;
     }
 
-    // Overwrites dx (R, inputs) with the gradient for x, given dy (R, outputs); dx may be no_gradient. Parameter
-    // gradients accumulate. Consumes s. `more`: extra arguments, then perhaps an addend, which goes to the first layer.
+    /// Overwrites dx (R, inputs) with the gradient for x, given dy (R, outputs); dx may be no_gradient. Parameter
+    /// gradients accumulate. Consumes s. `more`: extra arguments, then perhaps an addend, which goes to the first
+    /// layer.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
         arena_scope const scope(ctx.workspace);
         backward_from<depth - 1>(ctx, s, dy, dx, more...);
     }
 
-    // Forward for new rows that follow the cached ones: layers with `extend` extend, the others run forward.
+    /// Forward for new rows that follow the cached ones: layers with `extend` extend, the others run forward.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
         return extend_from<0>(ctx, x, more...);
     }
@@ -246,7 +251,7 @@ private:
     }
 };
 
-// y = x + inner(x). Parameter names are those that `inner` gives.
+/// y = x + inner(x). Parameter names are those that `inner` gives.
 template <class Layer> struct residual {
     using space_type = space_of<Layer>;
     using scalar = typename space_type::scalar;
@@ -254,16 +259,16 @@ template <class Layer> struct residual {
     static constexpr index_t outputs = Layer::outputs;
     static_assert(inputs == outputs, "calm::residual: the layer's outputs must equal its inputs");
 
-    Layer inner;  // with equal inputs and outputs
+    Layer inner;  ///< with equal inputs and outputs
 
-    // FLOPs of the inner layer per row.
+    /// FLOPs of the inner layer per row.
     template <class... Attended> static constexpr double flops(Attended... attended) {
         return Layer::flops(attended...);
     }
 
-    using saved_activations = typename Layer::saved_activations;  // of the inner layer; its y already includes x
+    using saved_activations = typename Layer::saved_activations;  ///< of the inner layer; its y already includes x
 
-    // y (R, D) of x (R, D).
+    /// y (R, D) of x (R, D).
     template <class Context, class X, class... More>
     saved_activations forward(Context& ctx, X const& x, More const&... more) const {
         if constexpr (detail::adds_residual<Layer>) {
@@ -274,7 +279,7 @@ template <class Layer> struct residual {
             return s;
         }
     }
-    // Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate.
+    /// Overwrites dx (R, D) with the gradient for x, given dy (R, D). Parameter gradients accumulate.
     template <class Context, class DY, class DX, class... More>
     void backward(Context& ctx, saved_activations const& s, DY const& dy, DX const& dx, More const&... more) {
         if constexpr (detail::adds_residual_backward<Layer>) {
@@ -284,7 +289,7 @@ template <class Layer> struct residual {
             evaluate(ctx, dx, dx + dy);
         }
     }
-    // As forward, for new rows that follow the cached ones.
+    /// As forward, for new rows that follow the cached ones.
     template <class Context, class X, class... More> auto extend(Context& ctx, X const& x, More&... more) const {
         if constexpr (detail::adds_residual<Layer>) {
             rows_to_add const rows{x};

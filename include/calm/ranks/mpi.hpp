@@ -1,7 +1,8 @@
 #pragma once
-// Ranks as MPI processes, on one machine or many, started by mpirun or srun. Empty without <mpi.h>; links MPI (the
-// CMake target calm::mpi).
-// Example: apps/run/ranks.cpp, run_by_mpi
+/// \file
+/// Ranks as MPI processes, on one machine or many, started by mpirun or srun. Empty without <mpi.h>; links MPI (the
+/// CMake target calm::mpi).
+/// \shows{apps/run/ranks.cpp,run_by_mpi}
 
 #if __has_include(<mpi.h>)
 
@@ -23,12 +24,12 @@
 
 namespace calm {
 
-// This process's end: one object for as long as the process communicates. It initialises MPI, and finalises it if
-// nothing failed. All calls come from the thread that made it. Bytes go directly between each pair of ranks, so a rank
-// that gives no answer is known by its number.
+/// This process's end: one object for as long as the process communicates. It initialises MPI, and finalises it if
+/// nothing failed. All calls come from the thread that made it. Bytes go directly between each pair of ranks, so a rank
+/// that gives no answer is known by its number.
 class mpi_ranks final : public process_group {
 public:
-    // Throws errc::distributed if MPI cannot be initialised.
+    /// Throws errc::distributed if MPI cannot be initialised.
     mpi_ranks() : mpi_ranks(begun()) {}
     ~mpi_ranks() override {
         if (!failed_) MPI_Finalize();
@@ -52,13 +53,14 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
-    // A rank that cannot continue sends its error instead of an answer.
+    /// A rank that cannot continue sends its error instead of an answer.
     void poll_failures() override {
         see_life();
         hear_of(MPI_ANY_SOURCE);
     }
-    [[nodiscard]] bool is_first_lost() const { return first_is_lost_; }  // rank 0 gave no answer, so it reports nothing
-    // Ends all ranks at once; the launcher then exits with this status.
+    /// Whether rank 0 gave no answer, so that it reports nothing.
+    [[nodiscard]] bool is_first_lost() const { return first_is_lost_; }
+    /// Ends all ranks at once; the launcher then exits with this status.
     [[noreturn]] static void end_all(int status) {
         MPI_Abort(MPI_COMM_WORLD, status);
         std::abort();

@@ -1,7 +1,8 @@
 #pragma once
-// The NCCL library for nccl_transport.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
-// calm::nccl).
-// Example: tests/cuda/host/nccl_test.cu, one_rank_begins_and_ends
+/// \file
+/// The NCCL library for nccl_transport.hpp. Empty without <nccl.h>; links NCCL and the CUDA runtime (the CMake target
+/// calm::nccl).
+/// \shows{tests/cuda/host/nccl_test.cu,one_rank_begins_and_ends}
 
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
 
@@ -16,18 +17,18 @@
 
 namespace calm {
 
-// A communicator, from begin() to close() or abort(), on one stream of one GPU. No other rank may use this GPU: NCCL
-// refuses two ranks on one.
+/// A communicator, from begin() to close() or abort(), on one stream of one GPU. No other rank may use this GPU: NCCL
+/// refuses two ranks on one.
 class nccl_library {
 public:
-    using key = ncclUniqueId;  // made by one rank, given to all
+    using key = ncclUniqueId;  ///< made by one rank, given to all
 
-    // Uses a stream of GPU number `device`.
+    /// Uses a stream of GPU number `device`.
     nccl_library(cudaStream_t queue, int device) : queue_(queue), device_(device) {}
 
     nccl_state make_key(key& made) { return noted(ncclGetUniqueId(&made)); }
-    // Creates a non-blocking communicator: its work may still be in flight when a call returns, and state() reports
-    // progress.
+    /// Creates a non-blocking communicator: its work may still be in flight when a call returns, and state() reports
+    /// progress.
     nccl_state begin(key const& of_all, int rank, int ranks) {
         int before = 0;
         if (noted(cudaGetDevice(&before)) == nccl_state::failed || noted(cudaSetDevice(device_)) == nccl_state::failed)
@@ -38,7 +39,7 @@ public:
         (void)cudaSetDevice(before);
         return now;
     }
-    // All messages between begin_group() and end_group() start together.
+    /// All messages between begin_group() and end_group() start together.
     nccl_state begin_group() { return noted(ncclGroupStart()); }
     nccl_state send(void const* from, std::size_t bytes, int to) {
         return noted(ncclSend(from, bytes, ncclUint8, to, communicator_, queue_));
@@ -47,22 +48,22 @@ public:
         return noted(ncclRecv(to, bytes, ncclUint8, from, communicator_, queue_));
     }
     nccl_state end_group() { return noted(ncclGroupEnd()); }
-    // State of the last call, including asynchronous errors.
+    /// State of the last call, including asynchronous errors.
     nccl_state state() {
         auto now = ncclSuccess;
         auto const asked = communicator_ == nullptr ? ncclSuccess : ncclCommGetAsyncError(communicator_, &now);
         return noted(asked == ncclSuccess ? now : asked);
     }
-    // State of the stream.
+    /// State of the stream.
     nccl_state queue_state() { return noted(cudaStreamQuery(queue_)); }
-    // Completes all sends; close() follows.
+    /// Completes all sends; close() follows.
     nccl_state finish() { return noted(ncclCommFinalize(communicator_)); }
     void close() { (void)ncclCommDestroy(std::exchange(communicator_, nullptr)); }
-    // Ends the communicator at once.
+    /// Ends the communicator at once.
     void abort() {
         if (communicator_ != nullptr) (void)ncclCommAbort(std::exchange(communicator_, nullptr));
     }
-    // The last error, in the words of NCCL or CUDA.
+    /// The last error, in the words of NCCL or CUDA.
     [[nodiscard]] std::string why() const { return why_; }
 
 private:
@@ -88,7 +89,7 @@ private:
     std::string why_;
 };
 
-// For ranks with GPUs: nccl_devices all(ranks, {ctx.queue(), ctx.device()}).
+/// For ranks with GPUs: nccl_devices all(ranks, {ctx.queue(), ctx.device()}).
 using nccl_devices = nccl_transport<nccl_library>;
 
 }  // namespace calm

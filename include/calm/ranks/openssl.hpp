@@ -1,7 +1,8 @@
 #pragma once
-// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_endpoint::mac. Empty without <openssl/hmac.h>; links
-// libcrypto (the CMake target calm::openssl).
-// Example: apps/run/ranks_secret.cpp, mac_of_this_program
+/// \file
+/// HMAC-SHA256 by OpenSSL, for ranks that meet by TCP: tcp_endpoint::mac. Empty without <openssl/hmac.h>; links
+/// libcrypto (the CMake target calm::openssl).
+/// \shows{apps/run/ranks_secret.cpp,mac_of_this_program}
 
 #if __has_include(<openssl/hmac.h>)
 
@@ -16,7 +17,7 @@
 
 namespace calm {
 
-// HMAC-SHA256 of a message. Throws errc::distributed if OpenSSL fails.
+/// HMAC-SHA256 of a message. Throws errc::distributed if OpenSSL fails.
 inline tcp_mac openssl_mac(std::span<std::byte const> key, std::span<std::byte const> message) {
     tcp_mac made;
     unsigned size = 0;

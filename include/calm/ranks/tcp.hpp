@@ -1,6 +1,7 @@
 #pragma once
-// Ranks as processes that find each other by TCP, on one machine or many, without MPI.
-// Example: tests/ranks/tcp_test.cpp, begun
+/// \file
+/// Ranks as processes that find each other by TCP, on one machine or many, without MPI.
+/// \shows{tests/ranks/tcp_test.cpp,begun}
 
 #include <poll.h>
 
@@ -25,16 +26,16 @@
 
 namespace calm {
 
-// This process's end. During the rendezvous rank 0 listens at `host` and `port`, on these addresses alone, and every
-// other rank on the address by which it reached rank 0; once all are connected no rank listens. Then bytes go directly
-// between each pair of ranks, so errors name the rank that has ended or gives no answer.
-//
-// During the rendezvous each pair of ranks proves to each other that it has the job's secret. Later traffic is neither
-// encrypted nor signed: an attacker who can alter it can alter what ranks receive. All calls come from one thread. A
-// second thread only gives signs of life, so that stopped ranks are noticed also before and after the work.
+/// This process's end. During the rendezvous rank 0 listens at `host` and `port`, on these addresses alone, and every
+/// other rank on the address by which it reached rank 0; once all are connected no rank listens. Then bytes go directly
+/// between each pair of ranks, so errors name the rank that has ended or gives no answer.
+///
+/// During the rendezvous each pair of ranks proves to each other that it has the job's secret. Later traffic is neither
+/// encrypted nor signed: an attacker who can alter it can alter what ranks receive. All calls come from one thread. A
+/// second thread only gives signs of life, so that stopped ranks are noticed also before and after the work.
 class tcp_ranks final : public process_group {
 public:
-    // Throws errc::distributed if a rank does not come in time or is invalid.
+    /// Throws errc::distributed if a rank does not come in time or is invalid.
     explicit tcp_ranks(tcp_endpoint const& here, tcp_limits const& limits = {}) :
         process_group(here.rank, here.ranks), beat_(limits.beat) {
         for (auto& socket : detail::tcp_rendezvous(here, limits).meet()) peers_.emplace_back(std::move(socket));
@@ -58,7 +59,7 @@ public:
         } catch (...) {  // other ranks find this end closed
         }
     }
-    // After fail(): whether rank 0 knows that a rank cannot continue, and so can report why.
+    /// After fail(): whether rank 0 knows that a rank cannot continue, and so can report why.
     [[nodiscard]] bool is_known_at_first() const {
         auto const& first = peers_[0];
         return is_first() || (!first_is_lost_ && (failure_message_.empty() || (first.socket() && !first.is_sending())));

@@ -1,6 +1,7 @@
 #pragma once
-// Ranks as threads of this process: to test code for ranks, and that results do not depend on their number.
-// Example: tests/ranks/process_group_test.cpp, what_comes_of
+/// \file
+/// Ranks as threads of this process: to test code for ranks, and that results do not depend on their number.
+/// \shows{tests/ranks/process_group_test.cpp,what_comes_of}
 
 #include <algorithm>
 #include <chrono>
@@ -194,9 +195,9 @@ private:
 
 }  // namespace detail
 
-// Calls f(process_group&) on `ranks` threads of this process, one per rank, and returns when all have ended. If ranks
-// throw, the others receive the error of the first to fail, which is rethrown here. Threads cannot be killed: one that
-// hangs is waited for, even if the others have given up.
+/// Calls f(process_group&) on `ranks` threads of this process, one per rank, and returns when all have ended. If ranks
+/// throw, the others receive the error of the first to fail, which is rethrown here. Threads cannot be killed: one that
+/// hangs is waited for, even if the others have given up.
 inline void on_ranks(int ranks, std::function<void(process_group&)> const& f) {
     detail::thread_rendezvous where(ranks);
     std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));

@@ -1,8 +1,9 @@
 #pragma once
-// A checkpoint: a model directory (calm/io.hpp) with training.safetensors, the optimizer state, with state.json,
-// counters and settings, and with the manifest, which is written last. It has everything that a run needs to resume bit
-// for bit.
-// Example: tests/runs/checkpoint_test.cpp, a_record_is_read_back_completely
+/// \file
+/// A checkpoint: a model directory (calm/io.hpp) with training.safetensors, the optimizer state, with state.json,
+/// counters and settings, and with the manifest, which is written last. It has everything that a run needs to resume
+/// bit for bit.
+/// \shows{tests/runs/checkpoint_test.cpp,a_record_is_read_back_completely}
 
 #include <algorithm>
 #include <cstddef>
@@ -29,17 +30,17 @@
 
 namespace calm {
 
-inline constexpr std::string_view state_file = "state.json";                      // text of a checkpoint_record
-inline constexpr std::string_view optimizer_state_file = "training.safetensors";  // optimizer state
+inline constexpr std::string_view state_file = "state.json";                      ///< text of a checkpoint_record
+inline constexpr std::string_view optimizer_state_file = "training.safetensors";  ///< optimizer state
 
-// Contents of state.json.
+/// Contents of state.json.
 struct checkpoint_record {
-    training_state state;         // without the optimizer state
-    std::uint64_t seed = 0;       // of the run; with the step it determines all random state
-    block_position data;          // position of the next block
-    std::uint64_t log_bytes = 0;  // length of metrics.jsonl at this checkpoint
-    std::optional<double> score;  // of an evaluation at this step; the highest is the best
-    recipe_record recipe;         // settings that the run was started with
+    training_state state;         ///< without the optimizer state
+    std::uint64_t seed = 0;       ///< of the run; with the step it determines all random state
+    block_position data;          ///< position of the next block
+    std::uint64_t log_bytes = 0;  ///< length of metrics.jsonl at this checkpoint
+    std::optional<double> score;  ///< of an evaluation at this step; the highest is the best
+    recipe_record recipe;         ///< settings that the run was started with
 };
 
 namespace detail {
@@ -126,8 +127,8 @@ private:
 
 }  // namespace detail
 
-// Writes state.json and training.safetensors into a directory and flushes both. Throws errc::storage, and
-// errc::non_finite before anything is written if optimizer state is not finite.
+/// Writes state.json and training.safetensors into a directory and flushes both. Throws errc::storage, and
+/// errc::non_finite before anything is written if optimizer state is not finite.
 inline void write_training(std::string const& directory, checkpoint_record const& record) {
     std::vector<stored_tensor> tensors;
     for (auto const& m : record.state.optimizer_state)
@@ -140,12 +141,12 @@ inline void write_training(std::string const& directory, checkpoint_record const
     replace_file(in_directory(directory, state_file), detail::state_text(record));
 }
 
-// Parses the text of a state.json; errors call it `path`. Throws errc::model_file.
+/// Parses the text of a state.json; errors call it `path`. Throws errc::model_file.
 inline checkpoint_record parse_record(std::string_view text, std::string const& path) {
     return detail::state_reader(text, path).record();
 }
 
-// Reads state.json of a checkpoint. Throws errc::model_file.
+/// Reads state.json of a checkpoint. Throws errc::model_file.
 inline checkpoint_record read_record(std::string const& directory) {
     auto const path = in_directory(directory, state_file);
     return parse_record(mapped_file::open(path, errc::model_file).text(), path);
@@ -162,11 +163,11 @@ inline std::optional<std::string> first_of_second(std::string_view name) {
 
 }  // namespace detail
 
-// Fills in a state to resume from: its counters, and its optimizer state from training.safetensors, which must have the
-// same parameters and precision and be finite. A run of AdamW may resume with Muon, which has no second moment, and a
-// run of Muon with AdamW. Hidden matrices then restart with zero state and their own bias corrections: an old first
-// moment with a new second moment would allow steps of any length. Throws errc::model_file and errc::non_finite before
-// changing anything.
+/// Fills in a state to resume from: its counters, and its optimizer state from training.safetensors, which must have
+/// the same parameters and precision and be finite. A run of AdamW may resume with Muon, which has no second moment,
+/// and a run of Muon with AdamW. Hidden matrices then restart with zero state and their own bias corrections: an old
+/// first moment with a new second moment would allow steps of any length. Throws errc::model_file and errc::non_finite
+/// before changing anything.
 inline void restore_training(std::string const& directory, training_state& state) {
     auto const record = read_record(directory);
     auto const file = safetensors_file::open(in_directory(directory, optimizer_state_file));

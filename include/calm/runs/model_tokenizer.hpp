@@ -1,6 +1,7 @@
 #pragma once
-// The tokenizer in a model directory, and its special tokens in config.json.
-// Example: tests/apps/stored_tokenizer_test.cpp, a_published_directory_has_either_form
+/// \file
+/// The tokenizer in a model directory, and its special tokens in config.json.
+/// \shows{tests/apps/stored_tokenizer_test.cpp,a_published_directory_has_either_form}
 
 #include <optional>
 #include <string>
@@ -13,7 +14,7 @@
 
 namespace calm {
 
-// The path of a model's tokenizer: the file that config.json names, else tokenizer.model, else tokenizer.json.
+/// The path of a model's tokenizer: the file that config.json names, else tokenizer.model, else tokenizer.json.
 inline std::string tokenizer_file_of(stored_model const& model) {
     if (auto const& ours = model.description.calm; ours && ours->tokenizer) return model.path(ours->tokenizer->file);
     // Published directories do not name the file and use either format.
@@ -22,13 +23,13 @@ inline std::string tokenizer_file_of(stored_model const& model) {
     return !is_there(lines) && is_there(json) ? json : lines;
 }
 
-// Whether its config.json describes the tokenizer of a model, as those of models that were trained here do.
+/// Whether its config.json describes the tokenizer of a model, as those of models that were trained here do.
 inline bool describes_tokenizer(stored_model const& model) {
     return model.description.calm && model.description.calm->tokenizer;
 }
 
-// Whether a model follows the rules of a published autoregressive model, which fit the vocabulary to its table
-// (tokenizer::published): a published directory, or a model that was trained from one.
+/// Whether a model follows the rules of a published autoregressive model, which fit the vocabulary to its table
+/// (tokenizer::published): a published directory, or a model that was trained from one.
 inline bool has_published_tokenizer(stored_model const& model) {
     if (model.description.kind != model_kind::autoregressive) return false;
     return !describes_tokenizer(model) || model.description.calm->tokenizer->bos_first.has_value();
@@ -67,8 +68,8 @@ inline tokenizer described_tokenizer(std::string const& path, tokenizer_descript
 
 }  // namespace detail
 
-// The tokenizer of a model. Tiktoken's lines that config.json does not describe need model.pattern, unless they are
-// Llama 3's. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained with.
+/// The tokenizer of a model. Tiktoken's lines that config.json does not describe need model.pattern, unless they are
+/// Llama 3's. Throws errc::tokenizer if there is none, or if it is not the one that the model was trained with.
 inline tokenizer load_tokenizer(stored_model const& model) {
     auto const& d = model.description;
     bool const described = describes_tokenizer(model);
@@ -98,7 +99,7 @@ inline tokenizer load_tokenizer(stored_model const& model) {
     return tokenizer;
 }
 
-// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for symbols, which have none.
+/// Bytes of text per token (V), 0 for special tokens, for bits per byte; empty for symbols, which have none.
 inline std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     std::vector<index_t> bytes;
     for (token_id id = 0; id < tokenizer.vocabulary_size() && tokenizer.specials().exist(); ++id)
@@ -106,7 +107,7 @@ inline std::vector<index_t> bytes_of_tokens(tokenizer const& tokenizer) {
     return bytes;
 }
 
-// States BOS, EOS and PAD in config.json, where other programs look for them. Symbols have none.
+/// States BOS, EOS and PAD in config.json, where other programs look for them. Symbols have none.
 inline void set_special_ids(model_description& d, special_tokens const& special) {
     if (!special.exist()) return;
     d.bos_token_id = special.bos;

@@ -1,6 +1,7 @@
 #pragma once
-// The settings that a run was started with, option by option, to compare a resumed run with them.
-// Example: tests/runs/recipe_record_test.cpp, differences_are_a_table
+/// \file
+/// The settings that a run was started with, option by option, to compare a resumed run with them.
+/// \shows{tests/runs/recipe_record_test.cpp,differences_are_a_table}
 
 #include <algorithm>
 #include <charconv>
@@ -17,30 +18,30 @@
 
 namespace calm {
 
-// One setting as text, e.g. {"learning-rate", "0.001"}.
+/// One setting as text, e.g. {"learning-rate", "0.001"}.
 struct recipe_entry {
-    std::string option;  // name on the command line
-    std::string value;   // numbers with enough digits to be read back exactly
+    std::string option;  ///< name on the command line
+    std::string value;   ///< numbers with enough digits to be read back exactly
     friend bool operator==(recipe_entry const&, recipe_entry const&) = default;
 };
-using recipe_record = std::vector<recipe_entry>;  // all settings, each option once
+using recipe_record = std::vector<recipe_entry>;  ///< all settings, each option once
 
-// A setting that changed; the value is "-" in a run without the setting.
+/// A setting that changed; the value is "-" in a run without the setting.
 struct recipe_difference {
-    std::string option;  // name on the command line
-    std::string was;     // in the earlier run
-    std::string now;     // in the later run
+    std::string option;  ///< name on the command line
+    std::string was;     ///< in the earlier run
+    std::string now;     ///< in the later run
 };
 
-// Value of an option, or nullptr.
+/// Value of an option, or nullptr.
 inline std::string const* value_of(recipe_record const& record, std::string const& option) {
     auto const found =
         std::find_if(record.begin(), record.end(), [&](recipe_entry const& e) { return e.option == option; });
     return found == record.end() ? nullptr : &found->value;
 }
 
-// Adds the settings of a recipe that affect the weights. The length of the run counts only if its learning rate decays;
-// intervals and measurements do not count.
+/// Adds the settings of a recipe that affect the weights. The length of the run counts only if its learning rate
+/// decays; intervals and measurements do not count.
 inline void record(recipe_record& to, training_recipe const& r) {
     bool const cosine = r.schedule == learning_rate_schedule::cosine;
     auto const affects_weights = [&](std::string const& option) {
@@ -55,7 +56,7 @@ inline void record(recipe_record& to, training_recipe const& r) {
         if (affects_weights(option)) to.push_back({std::move(option), std::move(value)});
 }
 
-// The settings of an autoencoder's recipe, and the seed.
+/// The settings of an autoencoder's recipe, and the seed.
 inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.batch_tokens)},
@@ -66,7 +67,7 @@ inline recipe_record record_of(autoencoder_recipe const& r, std::uint64_t seed) 
     record(all, r);
     return all;
 }
-// The settings of a CALM's recipe with all fields of the head's objective, and the seed.
+/// The settings of a CALM's recipe with all fields of the head's objective, and the seed.
 inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},
@@ -77,8 +78,8 @@ inline recipe_record record_of(calm_recipe<any_objective> const& r, std::uint64_
     return all;
 }
 
-// The settings of an autoregressive model's recipe, and the seed. With two phases the length of the run counts: it
-// decides where the second begins.
+/// The settings of an autoregressive model's recipe, and the seed. With two phases the length of the run counts: it
+/// decides where the second begins.
 inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t seed) {
     recipe_record all{{"seed", std::to_string(seed)},
                       {"batch", std::to_string(r.sequences)},
@@ -94,20 +95,20 @@ inline recipe_record record_of(autoregressive_recipe const& r, std::uint64_t see
     return all;
 }
 
-// The settings for a known head.
+/// The settings for a known head.
 template <head_objective Objective> recipe_record record_of(calm_recipe<Objective> const& r, std::uint64_t seed) {
     return record_of(calm_recipe<any_objective>{r, r.sequences, r.block_tokens, r.objective}, seed);
 }
 
-// Whether both have a fingerprint of their text, "text", and it is equal; then its name, "data", may differ.
+/// Whether both have a fingerprint of their text, "text", and it is equal; then its name, "data", may differ.
 inline bool same_text(recipe_record const& a, recipe_record const& b) {
     auto const* const one = value_of(a, "text");
     auto const* const other = value_of(b, "text");
     return one != nullptr && other != nullptr && *one == *other;
 }
 
-// The settings in which two runs differ, in the order of the earlier run, then the settings that only the later run
-// has. A renamed text does not count as a difference.
+/// The settings in which two runs differ, in the order of the earlier run, then the settings that only the later run
+/// has. A renamed text does not count as a difference.
 inline std::vector<recipe_difference> differences(recipe_record const& was, recipe_record const& now) {
     std::vector<recipe_difference> all;
     bool const renamed = same_text(was, now);
@@ -121,7 +122,7 @@ inline std::vector<recipe_difference> differences(recipe_record const& was, reci
     return all;
 }
 
-// Whether scores on held-out text are comparable: the same text, the same held-out part, the same blocks.
+/// Whether scores on held-out text are comparable: the same text, the same held-out part, the same blocks.
 inline bool same_measure(recipe_record const& a, recipe_record const& b) {
     auto const all = differences(a, b);
     return std::none_of(all.begin(), all.end(), [](recipe_difference const& d) {
@@ -142,8 +143,8 @@ inline std::string rounded(std::string const& value) {
 
 }  // namespace detail
 
-// A table for people: option, was, now, one line each, without a final line break. Unprintable characters are escaped,
-// and fractions have six digits where these differ.
+/// A table for people: option, was, now, one line each, without a final line break. Unprintable characters are escaped,
+/// and fractions have six digits where these differ.
 inline std::string to_table(std::vector<recipe_difference> differences) {
     constexpr std::size_t widest = 200;
     for (auto& d : differences) {

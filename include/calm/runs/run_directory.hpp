@@ -1,24 +1,25 @@
 #pragma once
-// The directory of a run: a model directory that training writes, with checkpoints to resume from.
-//
-//   config.json, model.safetensors, ...   the newest model, as published
-//   checkpoints/step-00000400/            complete, with a manifest (checkpoint.hpp)
-//   best                                  link to the checkpoint with the best score
-//   run.lock                              held by the process that trains
-//
-// A checkpoint is written next to its place, flushed, listed in a manifest and renamed: it is complete or absent. The
-// model of the directory is replaced file by file; meanwhile `replaced-by` names its checkpoint (whole_directory).
-//
-//   run_directory run("model");
-//   auto const from = run.newest();
-//   if (from) load_calm(read_model_description(from->directory), model), blocks.seek(from->record.data);
-//   training_callbacks callbacks;
-//   callbacks.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
-//   callbacks.checkpoint = [&](training_state const& state, state_after) {
-//       run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
-//   };
-//   train_calm(ctx, model, blocks, recipe, callbacks);
-// Example: tests/runs/run_directory_test.cpp, scores_on_other_text_do_not_compare
+/// \file
+/// The directory of a run: a model directory that training writes, with checkpoints to resume from.
+///
+///     config.json, model.safetensors, ...   the newest model, as published
+///     checkpoints/step-00000400/            complete, with a manifest (checkpoint.hpp)
+///     best                                  link to the checkpoint with the best score
+///     run.lock                              held by the process that trains
+///
+/// A checkpoint is written next to its place, flushed, listed in a manifest and renamed: it is complete or absent. The
+/// model of the directory is replaced file by file; meanwhile `replaced-by` names its checkpoint (whole_directory).
+///
+///     run_directory run("model");
+///     auto const from = run.newest();
+///     if (from) load_calm(read_model_description(from->directory), model), blocks.seek(from->record.data);
+///     training_callbacks callbacks;
+///     callbacks.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
+///     callbacks.checkpoint = [&](training_state const& state, state_after) {
+///         run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
+///     };
+///     train_calm(ctx, model, blocks, recipe, callbacks);
+/// \shows{tests/runs/run_directory_test.cpp,scores_on_other_text_do_not_compare}
 
 #include <unistd.h>
 
@@ -42,33 +43,33 @@
 
 namespace calm {
 
-// A complete checkpoint.
+/// A complete checkpoint.
 struct found_checkpoint {
-    std::string directory;     // its path
-    checkpoint_record record;  // contents of its state.json
+    std::string directory;     ///< its path
+    checkpoint_record record;  ///< contents of its state.json
 };
 
-// One process holds it at a time, until the object is destroyed or the process ends in any way.
+/// One process holds it at a time, until the object is destroyed or the process ends in any way.
 class run_directory {
 public:
-    // Writes the files of a model directory to a path that does not exist yet, e.g. with save_calm.
+    /// Writes the files of a model directory to a path that does not exist yet, e.g. with save_calm.
     using write_model = std::function<void(std::string const& directory)>;
 
-    // Whether a run could begin or resume at a path: nothing is there, or an empty directory, or a run.
+    /// Whether a run could begin or resume at a path: nothing is there, or an empty directory, or a run.
     static bool can_hold(std::string const& path) {
         namespace fs = std::filesystem;
         std::error_code ignored;
         if (!fs::exists(fs::symlink_status(path, ignored))) return true;
         return fs::is_directory(path, ignored) && (fs::is_empty(path, ignored) || holds_run(path));
     }
-    // Whether a run has begun at a path.
+    /// Whether a run has begun at a path.
     static bool holds_run(std::string const& path) {
         std::error_code ignored;
         return std::filesystem::exists(std::filesystem::path(path) / lock_name, ignored);
     }
 
-    // Opens or creates the directory of a run and removes the remains of an interrupted save. Throws errc::storage if
-    // something else is there, or another process holds it.
+    /// Opens or creates the directory of a run and removes the remains of an interrupted save. Throws errc::storage if
+    /// something else is there, or another process holds it.
     explicit run_directory(std::string path) : path_(std::move(path)), was_there_(is_there(path_)) {
         if (!can_hold(path_))
             throw error(errc::storage, path_, "",
@@ -85,12 +86,12 @@ public:
         remove_leftovers();
     }
 
-    [[nodiscard]] std::string const& path() const { return path_; }  // as opened
-    // Path of a file in the directory.
+    [[nodiscard]] std::string const& path() const { return path_; }  ///< as opened
+    /// Path of a file in the directory.
     [[nodiscard]] std::string path(std::string_view file) const { return in_directory(path_, file); }
 
-    // The newest complete checkpoint, or nothing if none was written yet. `log` receives a message about each newer,
-    // damaged one. Throws errc::storage if there are checkpoints but none is complete.
+    /// The newest complete checkpoint, or nothing if none was written yet. `log` receives a message about each newer,
+    /// damaged one. Throws errc::storage if there are checkpoints but none is complete.
     [[nodiscard]] std::optional<found_checkpoint>
     newest(std::function<void(std::string const&)> const& log = nullptr) const {
         auto const all = steps();
@@ -114,8 +115,9 @@ public:
             sentence("none of its ", all.size(), " checkpoints is intact; put an intact one back, or start a new run"));
     }
 
-    // Writes a checkpoint with its manifest and publishes its model in the directory. Afterwards only the `keep` newest
-    // checkpoints and the best one remain. Throws errc::storage and then leaves the earlier checkpoints unchanged.
+    /// Writes a checkpoint with its manifest and publishes its model in the directory. Afterwards only the `keep`
+    /// newest checkpoints and the best one remain. Throws errc::storage and then leaves the earlier checkpoints
+    /// unchanged.
     void save(checkpoint_record const& record, write_model const& write, std::size_t keep = 2) {
         auto const place = directory_of(record.state.step);
         auto const part = place + ".new";
@@ -135,14 +137,14 @@ public:
         remove_leftovers();
     }
 
-    // Best score of the checkpoints up to step `until`, if one has a score.
+    /// Best score of the checkpoints up to step `until`, if one has a score.
     [[nodiscard]] std::optional<double> best_score(index_t until = std::numeric_limits<index_t>::max()) const {
         auto const best = best_of(steps(), until);
         return best ? read_record(directory_of(*best)).score : std::nullopt;
     }
 
-    // Makes the model of a checkpoint the model of the directory, with hard links or copies. If it is interrupted,
-    // readers see either the old or the new model. Throws errc::storage.
+    /// Makes the model of a checkpoint the model of the directory, with hard links or copies. If it is interrupted,
+    /// readers see either the old or the new model. Throws errc::storage.
     void publish(std::string const& checkpoint) const {
         namespace fs = std::filesystem;
         auto names = detail::names_in(checkpoint);
@@ -163,8 +165,8 @@ public:
         remove(mark);
     }
 
-    // Removes the checkpoints, and the named files of the directory: the run starts over. The model stays until the
-    // first new checkpoint. Throws errc::storage.
+    /// Removes the checkpoints, and the named files of the directory: the run starts over. The model stays until the
+    /// first new checkpoint. Throws errc::storage.
     void clear(std::vector<std::string> const& files) {
         remove(path(best_name));
         for (auto const step : steps()) detail::rename_path(directory_of(step), directory_of(step) + ".old");
@@ -172,8 +174,8 @@ public:
         for (auto const& file : files) remove(path(file));
     }
 
-    // Discards a run that has no checkpoint: removes these files, everything that this class made, and the directory,
-    // if it was made here and is empty.
+    /// Discards a run that has no checkpoint: removes these files, everything that this class made, and the directory,
+    /// if it was made here and is empty.
     void discard(std::vector<std::string> const& files) const {
         std::error_code ignored;
         if (!std::filesystem::remove(checkpoints(), ignored)) return;

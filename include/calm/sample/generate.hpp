@@ -1,7 +1,8 @@
 #pragma once
-// Continues prompts patch after patch, each from the hidden state of everything before it (CALM, inference). Sizes: K
-// tokens per patch.
-// Example: tests/sample/generate_tokens_test.cpp, tokens_come_as_they_are_made_and_a_text_can_be_ended
+/// \file
+/// Continues prompts patch after patch, each from the hidden state of everything before it (CALM, inference). Sizes: K
+/// tokens per patch.
+/// \shows{tests/sample/generate_tokens_test.cpp,tokens_come_as_they_are_made_and_a_text_can_be_ended}
 
 #include <algorithm>
 #include <concepts>
@@ -28,18 +29,18 @@ template <class OnTokens> bool notify(OnTokens& on_tokens, std::size_t prompt, s
 
 }  // namespace detail
 
-// Continues every prompt (ids without BOS), each after its own BOS; results are in the order of the prompts. After each
-// patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text; the span is valid
-// during the call. A text ends at EOS or another of settings.ends, which is dropped with the rest of its patch, or
-// after exactly max_tokens; the next prompt then takes its place.
-//
-// Throws errc::usage for settings outside of their ranges or a prompt that needs BOS or PAD where the vocabulary has
-// none, errc::tokenizer for an id outside of the vocabulary, errc::non_finite, errc::memory, and the errors of
-// on_tokens.
-//
-// Patch p of prompt i draws with number p of stream::generation at step prompt_number + i, for any round, at_once and
-// threads. On the cpu these change no bit; on a device they change how many rows a product has, and with it the order
-// of additions.
+/// Continues every prompt (ids without BOS), each after its own BOS; results are in the order of the prompts. After
+/// each patch it calls on_tokens(index of the prompt, new tokens), which may return false to end the text; the span is
+/// valid during the call. A text ends at EOS or another of settings.ends, which is dropped with the rest of its patch,
+/// or after exactly max_tokens; the next prompt then takes its place.
+///
+/// Throws errc::usage for settings outside of their ranges or a prompt that needs BOS or PAD where the vocabulary has
+/// none, errc::tokenizer for an id outside of the vocabulary, errc::non_finite, errc::memory, and the errors of
+/// on_tokens.
+///
+/// Patch p of prompt i draws with number p of stream::generation at step prompt_number + i, for any round, at_once and
+/// threads. On the cpu these change no bit; on a device they change how many rows a product has, and with it the order
+/// of additions.
 template <class Model, class Backend, std::invocable<std::size_t, std::span<token_id const>> OnTokens>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
@@ -71,7 +72,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     return results;
 }
 
-// Without on_tokens.
+/// Without on_tokens.
 template <class Model, class Backend>
 std::vector<generation_result> generate(context<Backend>& ctx, Model const& model,
                                         std::span<std::vector<token_id> const> prompts, special_tokens const& special,
@@ -79,7 +80,7 @@ std::vector<generation_result> generate(context<Backend>& ctx, Model const& mode
     return generate(ctx, model, prompts, special, settings, [](std::size_t, std::span<token_id const>) {});
 }
 
-// For one prompt, with on_tokens(new tokens).
+/// For one prompt, with on_tokens(new tokens).
 template <class Model, class Backend, std::invocable<std::span<token_id const>> OnTokens>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings,
@@ -89,7 +90,7 @@ generation_result generate(context<Backend>& ctx, Model const& model, std::span<
                     [&](std::size_t, std::span<token_id const> fresh) { return on_tokens(fresh); })
         .front();
 }
-// For one prompt, without on_tokens.
+/// For one prompt, without on_tokens.
 template <class Model, class Backend>
 generation_result generate(context<Backend>& ctx, Model const& model, std::span<token_id const> prompt,
                            special_tokens const& special, settings_of_generation<rule_of<Model>> const& settings) {

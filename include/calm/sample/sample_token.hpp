@@ -1,7 +1,8 @@
 #pragma once
-// The next tokens of models with known probabilities; sample_next.hpp is for models that only draw. Sizes: R rows, D
-// hidden, V vocabulary.
-// Example: tests/sample/generate_tokens_test.cpp, texts_follow_the_probabilities
+/// \file
+/// The next tokens of models with known probabilities; sample_next.hpp is for models that only draw. Sizes: R rows, D
+/// hidden, V vocabulary.
+/// \shows{tests/sample/generate_tokens_test.cpp,texts_follow_the_probabilities}
 
 #include <algorithm>
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace calm {
 
-// A model with one token per position that gives its logits.
+/// A model with one token per position that gives its logits.
 template <class Model>
 concept gives_logits =
     requires(Model const& model, context<typename Model::backend>& ctx,
@@ -26,10 +27,10 @@ concept gives_logits =
     model.logits(ctx, y, hidden);
 };
 
-// The sampler type of a model.
+/// The sampler type of a model.
 template <class Model> using rule_of = std::conditional_t<gives_logits<Model>, token_sampler, sampler>;
 
-// Calls f(row, logits (V)) for hidden states (R, D), in order; computes as many rows at once as suit the device.
+/// Calls f(row, logits (V)) for hidden states (R, D), in order; computes as many rows at once as suit the device.
 template <gives_logits Model, class Backend, class F>
 void for_each_logits(context<Backend>& ctx, Model const& model,
                      matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden, F const& f) {
@@ -50,9 +51,9 @@ void for_each_logits(context<Backend>& ctx, Model const& model,
     }
 }
 
-// Fills tokens (R) with the next token for each of rngs (R), by the rule, from the hidden states (any, D) of their
-// rows; one draw each. A token depends only on its row and its noise, a key and a number. Throws errc::usage unless
-// there is room for one token per element of rngs, errc::non_finite if a logit is NaN.
+/// Fills tokens (R) with the next token for each of rngs (R), by the rule, from the hidden states (any, D) of their
+/// rows; one draw each. A token depends only on its row and its noise, a key and a number. Throws errc::usage unless
+/// there is room for one token per element of rngs, errc::non_finite if a logit is NaN.
 template <gives_logits Model, class Backend>
 std::vector<sampling_cost> sample_next(context<Backend>& ctx, Model const& model, std::span<token_id> tokens,
                                        matrix_view<typename Model::scalar const, Model::D, Backend> const& hidden,

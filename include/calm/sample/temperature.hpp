@@ -1,6 +1,7 @@
 #pragma once
-// Temperatures, and which of them a rule supports (CALM, temperature from samples alone).
-// Example: tests/sample/temperature_test.cpp, only_one_over_n_has_an_integer_inverse_and_others_name_the_two_nearest
+/// \file
+/// Temperatures, and which of them a rule supports (CALM, temperature from samples alone).
+/// \shows{tests/sample/temperature_test.cpp,only_one_over_n_has_an_integer_inverse_and_others_name_the_two_nearest}
 
 #include <algorithm>
 #include <charconv>
@@ -15,14 +16,14 @@
 
 namespace calm {
 
-// A temperature T: the target distribution is P(x)^(1/T), normalised.
+/// A temperature T: the target distribution is P(x)^(1/T), normalised.
 struct temperature {
-    double value = 1.0;    // T, at least 0
-    double inverse = 1.0;  // 1 / T; infinite at T = 0
-    std::int64_t n = 1;    // 1 / T if that is an integer (to 1e-6), else 0
+    double value = 1.0;    ///< T, at least 0
+    double inverse = 1.0;  ///< 1 / T; infinite at T = 0
+    std::int64_t n = 1;    ///< 1 / T if that is an integer (to 1e-6), else 0
 
-    // From a number of at least 0; throws errc::usage otherwise. T = 0 has an infinite inverse; rules that count draws
-    // reject it.
+    /// From a number of at least 0; throws errc::usage otherwise. T = 0 has an infinite inverse; rules that count draws
+    /// reject it.
     static temperature of(double T) {
         require(T >= 0.0 && std::isfinite(T), errc::usage,
                 [&] { return "temperature: expected a number of at least 0, or 1/n, found " + shortest(T); });
@@ -33,7 +34,7 @@ struct temperature {
     }
 };
 
-// Parses "0.5" or "1/2". Throws errc::usage for anything else.
+/// Parses "0.5" or "1/2". Throws errc::usage for anything else.
 inline temperature parse_temperature(std::string_view text) {
     auto const fail = [&](char const* why) -> temperature {
         throw error(errc::usage,
@@ -57,7 +58,7 @@ inline temperature parse_temperature(std::string_view text) {
     return temperature::of(T);
 }
 
-// n for T = 1/n. Throws errc::usage for another T, naming the two temperatures 1/n around it.
+/// n for T = 1/n. Throws errc::usage for another T, naming the two temperatures 1/n around it.
 inline std::int64_t integer_inverse(temperature T) {
     if (T.n > 0) return T.n;
     auto const name = [](double n) {

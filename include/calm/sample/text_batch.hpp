@@ -1,7 +1,8 @@
 #pragma once
-// Texts that are generated together, one patch each per step, and begin and end independently (continuous batching).
-// Sizes: K tokens per patch.
-// Example: examples/15_serve.cpp, main
+/// \file
+/// Texts that are generated together, one patch each per step, and begin and end independently (continuous batching).
+/// Sizes: K tokens per patch.
+/// \shows{examples/15_serve.cpp,main}
 
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +24,7 @@
 
 namespace calm {
 
-// A prompt after BOS, if prompts of the vocabulary begin with BOS or the prompt is empty.
+/// A prompt after BOS, if prompts of the vocabulary begin with BOS or the prompt is empty.
 inline std::vector<token_id> after_bos(special_tokens const& special, std::span<token_id const> prompt) {
     std::size_t const begin = special.exist() && (special.bos_first || prompt.empty()) ? 1 : 0;
     std::vector<token_id> tokens(begin + prompt.size(), special.bos);
@@ -31,36 +32,36 @@ inline std::vector<token_id> after_bos(special_tokens const& special, std::span<
     return tokens;
 }
 
-// Patches of K tokens of a prompt after BOS and of max_tokens new tokens, all that a text's cache has to hold: nothing
-// follows the last patch.
+/// Patches of K tokens of a prompt after BOS and of max_tokens new tokens, all that a text's cache has to hold: nothing
+/// follows the last patch.
 inline index_t patches_needed(special_tokens const& special, std::span<token_id const> prompt, index_t max_tokens,
                               index_t K) {
     index_t const begun = std::ssize(after_bos(special, prompt));
     return (begun + K - 1) / K + (std::max<index_t>(1, max_tokens) + K - 1) / K - 1;
 }
 
-// What a step adds to a text.
+/// What a step adds to a text.
 struct generated_patch {
-    std::span<token_id const> fresh;  // new tokens; fewer than K at the text's end
-    sampling_cost took;               // to sample the patch
-    bool last;                        // the text ended, at an end id or at max_tokens
+    std::span<token_id const> fresh;  ///< new tokens; fewer than K at the text's end
+    sampling_cost took;               ///< to sample the patch
+    bool last;                        ///< the text ended, at an end id or at max_tokens
 };
 
-// A text depends on its model, prompt and settings only. On the cpu not even the last bits depend on the other texts
-// in the batch, on the time at which it began, or on threads; a device computes more rows in another order. Prompts are
-// computed in parts of fixed size (chunked prefill), each part alone, so that other texts can continue between two
-// parts. Model and context outlive the batch.
+/// A text depends on its model, prompt and settings only. On the cpu not even the last bits depend on the other texts
+/// in the batch, on the time at which it began, or on threads; a device computes more rows in another order. Prompts
+/// are computed in parts of fixed size (chunked prefill), each part alone, so that other texts can continue between two
+/// parts. Model and context outlive the batch.
 template <class Model, class Backend = cpu> class text_batch {
 public:
-    using settings_type = settings_of_generation<rule_of<Model>>;  // of one text
-    static constexpr index_t K = Model::K;                         // tokens per patch
+    using settings_type = settings_of_generation<rule_of<Model>>;  ///< of one text
+    static constexpr index_t K = Model::K;                         ///< tokens per patch
 
-    // Called for every patch with the slot of its text; false ends the text.
+    /// Called for every patch with the slot of its text; false ends the text.
     using on_patch = std::function<bool(index_t slot, generated_patch const&)>;
 
-    // Room for this many texts at a time. Each has a slot, 0 .. texts - 1, of `capacity` patches with its prompt.
-    // Memory grows with their length. A step computes parts of prompts until they have at least `prompt_patches`
-    // patches together; by default all.
+    /// Room for this many texts at a time. Each has a slot, 0 .. texts - 1, of `capacity` patches with its prompt.
+    /// Memory grows with their length. A step computes parts of prompts until they have at least `prompt_patches`
+    /// patches together; by default all.
     text_batch(context<Backend>& ctx, Model const& model, special_tokens const& special, index_t texts,
                index_t capacity, index_t prompt_patches = std::numeric_limits<index_t>::max()) :
         ctx_(ctx),
@@ -70,17 +71,17 @@ public:
                 "calm::text_batch: expected at least 1 patch of prompts per step, found ", prompt_patches);
     }
 
-    // How many more texts can begin.
+    /// How many more texts can begin.
     [[nodiscard]] index_t free_slots() const {
         return std::ssize(texts_) - std::ssize(active_) - std::ssize(beginning_);
     }
-    // Whether no text is under way.
+    /// Whether no text is under way.
     [[nodiscard]] bool empty() const { return active_.empty() && beginning_.empty(); }
 
-    // Begins a text with its prompt (ids without BOS), in a free slot, and returns its index. The next steps
-    // compute the prompt. `at_once` of the settings is unused. Throws errc::usage if no slot is free, if max_tokens is
-    // less than 1, or if the text is empty or needs more patches than the capacity; errc::tokenizer for an id outside
-    // the vocabulary.
+    /// Begins a text with its prompt (ids without BOS), in a free slot, and returns its index. The next steps
+    /// compute the prompt. `at_once` of the settings is unused. Throws errc::usage if no slot is free, if max_tokens is
+    /// less than 1, or if the text is empty or needs more patches than the capacity; errc::tokenizer for an id outside
+    /// the vocabulary.
     index_t begin(std::span<token_id const> prompt, settings_type const& settings) {
         require(free_slots() > 0, errc::usage, "calm::text_batch: expected at most ", texts_.size(), " texts");
         require(settings.max_tokens >= 1, errc::usage, "calm::text_batch: expected max_tokens of at least 1, found ",
@@ -100,18 +101,18 @@ public:
         return slot;
     }
 
-    // Ends a text before its time; its slot is free.
+    /// Ends a text before its time; its slot is free.
     void end(index_t slot) {
         std::erase(active_, slot);
         std::erase(beginning_, slot);
         session_.end(slot);
     }
 
-    // What a text has so far. After its end valid until its slot is taken again.
+    /// What a text has so far. After its end valid until its slot is taken again.
     [[nodiscard]] generation_result& result(index_t slot) { return texts_[static_cast<std::size_t>(slot)].result; }
 
-    // Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is complete,
-    // and ends those whose patch is the last.
+    /// Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is
+    /// complete, and ends those whose patch is the last.
     void step(on_patch const& report) {
         compute_prompts();
         if (active_.empty()) return;

@@ -1,6 +1,7 @@
 #pragma once
-// The next token of an autoregressive model, from exact probabilities: temperature, top-k, top-p. Sizes: V vocabulary.
-// Example: tests/sample/token_sampler_test.cpp, draws_follow_the_distribution
+/// \file
+/// The next token of an autoregressive model, from exact probabilities: temperature, top-k, top-p. Sizes: V vocabulary.
+/// \shows{tests/sample/token_sampler_test.cpp,draws_follow_the_distribution}
 
 #include <algorithm>
 #include <cmath>
@@ -16,20 +17,20 @@
 
 namespace calm {
 
-// Changes the probabilities in this order: P^(1/T), only the k likeliest tokens, of these the fewest likeliest that sum
-// to p, normalisation. Of equally likely tokens the lower id comes first.
+/// Changes the probabilities in this order: P^(1/T), only the k likeliest tokens, of these the fewest likeliest that
+/// sum to p, normalisation. Of equally likely tokens the lower id comes first.
 struct token_sampler {
-    static constexpr double min_temperature = 1e-100;  // smallest T except 0
-    static constexpr double max_temperature = 1000;    // largest T
+    static constexpr double min_temperature = 1e-100;  ///< smallest T except 0
+    static constexpr double max_temperature = 1000;    ///< largest T
 
-    double T = 1;       // 0: always the likeliest token
-    index_t top_k = 0;  // 0: all
-    double top_p = 1;   // in (0, 1]; 1: all
+    double T = 1;       ///< 0: always the likeliest token
+    index_t top_k = 0;  ///< 0: all
+    double top_p = 1;   ///< in (0, 1]; 1: all
 
     friend bool operator==(token_sampler const&, token_sampler const&) = default;
 
-    // Throws errc::usage unless T is 0 or from `min_temperature` to `max_temperature`, k is at least 0 and p is in (0,
-    // 1].
+    /// Throws errc::usage unless T is 0 or from `min_temperature` to `max_temperature`, k is at least 0 and p is in (0,
+    /// 1].
     static token_sampler of(temperature T, index_t top_k = 0, double top_p = 1) {
         require(top_k >= 0, errc::usage, "token_sampler: expected top-k of at least 1, or 0 for all tokens, found ",
                 top_k);
@@ -43,18 +44,18 @@ struct token_sampler {
         });
         return {T.value, top_k, top_p};
     }
-    // T = 1 and all tokens: the unchanged model.
+    /// T = 1 and all tokens: the unchanged model.
     static token_sampler unchanged() { return {}; }
-    // Name of exact probabilities on command lines.
+    /// Name of exact probabilities on command lines.
     [[nodiscard]] static constexpr std::string_view name() { return "exact"; }
 };
 
-// Categorical distribution over tokens from one row of logits; excluded tokens have probability 0. Reuses its memory
-// for the next row.
+/// Categorical distribution over tokens from one row of logits; excluded tokens have probability 0. Reuses its memory
+/// for the next row.
 class categorical_distribution {
 public:
-    // Sets the distribution from logits (V), by the rule. O(V), or O(V log V) with top-k or top-p. Throws
-    // errc::non_finite if a logit is NaN.
+    /// Sets the distribution from logits (V), by the rule. O(V), or O(V log V) with top-k or top-p. Throws
+    /// errc::non_finite if a logit is NaN.
     template <class T> void set(std::span<T const> logits, token_sampler const& rule) {
         require(!logits.empty(), errc::usage, "calm::categorical_distribution: expected logits, found none");
         double const highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
@@ -73,13 +74,13 @@ public:
         for (double& one : odds_) one /= total;
     }
 
-    // Probability under the rule; 0 for an excluded token.
+    /// Probability under the rule; 0 for an excluded token.
     [[nodiscard]] double probability(token_id id) const { return odds_[static_cast<std::size_t>(id)]; }
-    // Sum of squared probabilities: the probability that two draws are equal.
+    /// Sum of squared probabilities: the probability that two draws are equal.
     [[nodiscard]] double collision() const {
         return std::inner_product(odds_.begin(), odds_.end(), odds_.begin(), 0.0);
     }
-    // The token on which `point` of [0, 1) falls; never one of probability 0.
+    /// The token on which `point` of [0, 1) falls; never one of probability 0.
     [[nodiscard]] token_id draw(double point) const { return static_cast<token_id>(detail::pick(odds_, point)); }
 
 private:

@@ -1,6 +1,7 @@
 #pragma once
-// Tensors and views in host memory as text. Copy a device's tensor to the host first (core/copy.hpp).
-// Example: tests/tensor/print_test.cpp, a_tensor_is_printed_row_by_row
+/// \file
+/// Tensors and views in host memory as text. Copy a device's tensor to the host first (core/copy.hpp).
+/// \shows{tests/tensor/print_test.cpp,a_tensor_is_printed_row_by_row}
 
 #include <array>
 #include <concepts>
@@ -54,8 +55,8 @@ void append_elements(std::string& text, T const* x, std::span<index_t const> siz
 
 }  // namespace detail
 
-// The elements with six digits as nested lists, one row per line: "[[1, 2],\n [3, 4]]". Of more than 1,000 elements
-// only the first and last three of each dimension.
+/// The elements with six digits as nested lists, one row per line: `"[[1, 2],\n [3, 4]]"`. Of more than 1,000 elements
+/// only the first and last three of each dimension.
 template <class T, class Extents, class Backend>
 requires host_memory<Backend> std::string to_string(view<T, Extents, Backend> const& x) {
     std::array<index_t, Extents::rank + 1> sizes{};
@@ -65,18 +66,18 @@ requires host_memory<Backend> std::string to_string(view<T, Extents, Backend> co
                             x.size() <= detail::most_shown);
     return text;
 }
-// Of a tensor.
+/// Of a tensor.
 template <class T, class Extents, class Backend>
 requires host_memory<Backend> std::string to_string(tensor<T, Extents, Backend> const& x) {
     return to_string(x.view());
 }
 
-// Writes to_string(x).
+/// Writes to_string(x).
 template <class T, class Extents, class Backend>
 requires host_memory<Backend> std::ostream& operator<<(std::ostream& out, view<T, Extents, Backend> const& x) {
     return out << to_string(x);
 }
-// Of a tensor.
+/// Of a tensor.
 template <class T, class Extents, class Backend>
 requires host_memory<Backend> std::ostream& operator<<(std::ostream& out, tensor<T, Extents, Backend> const& x) {
     return out << to_string(x);

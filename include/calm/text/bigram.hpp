@@ -1,7 +1,8 @@
 #pragma once
-// Baselines for every model: the scores of token frequencies (unigram) and of token-pair frequencies (bigram); see the
-// bigram reference in docs/mathematics/scores.md.
-// Example: tests/text/bigram_test.cpp, closed_forms
+/// \file
+/// Baselines for every model: the scores of token frequencies (unigram) and of token-pair frequencies (bigram); see the
+/// bigram reference in docs/mathematics/scores.md.
+/// \shows{tests/text/bigram_test.cpp,closed_forms}
 
 #include <algorithm>
 #include <array>
@@ -19,25 +20,25 @@
 
 namespace calm {
 
-// Counts tokens and adjacent pairs of a token stream that is added in chunks. Memory grows with the number of distinct
-// pairs, not with the text.
+/// Counts tokens and adjacent pairs of a token stream that is added in chunks. Memory grows with the number of distinct
+/// pairs, not with the text.
 class bigram_counts {
 public:
-    // Two adjacent tokens and how often they occur.
+    /// Two adjacent tokens and how often they occur.
     struct pair {
-        token_id first;       // comes before
-        token_id second;      // comes right after
-        std::uint64_t count;  // at least 1
+        token_id first;       ///< comes before
+        token_id second;      ///< comes right after
+        std::uint64_t count;  ///< at least 1
     };
 
-    // For tokens 0..V-1. With a large vocabulary, up to `waiting_at_most` pairs are buffered before sorting; this
-    // affects speed, not results.
+    /// For tokens 0..V-1. With a large vocabulary, up to `waiting_at_most` pairs are buffered before sorting; this
+    /// affects speed, not results.
     explicit bigram_counts(token_id vocabulary, std::size_t waiting_at_most = 4'000'000) :
         unigram_(static_cast<std::size_t>(std::max(vocabulary, 0))), waiting_at_most_(waiting_at_most) {
         if (unigram_.size() <= largest_square) square_.resize(unigram_.size() * unigram_.size());
     }
 
-    // Adds the tokens that follow those added before. Throws errc::data for an id outside the vocabulary.
+    /// Adds the tokens that follow those added before. Throws errc::data for an id outside the vocabulary.
     void add(std::span<token_id const> tokens) {
         for (token_id const id : tokens) {
             require(id >= 0 && static_cast<std::size_t>(id) < unigram_.size(), errc::data, "token id ", id,
@@ -49,9 +50,9 @@ public:
         }
     }
 
-    // (V): how often each token occurs.
+    /// (V): how often each token occurs.
     [[nodiscard]] std::vector<std::uint64_t> const& unigram() const { return unigram_; }
-    // All pairs, ordered by first, then second; the counts end with it.
+    /// All pairs, ordered by first, then second; the counts end with it.
     [[nodiscard]] std::vector<pair> pairs() && {
         merge();
         auto all = std::move(pairs_);
@@ -102,28 +103,28 @@ private:
     token_id last_ = -1;
 };
 
-// Sparse counts of tokens and adjacent pairs. As a model: Q(b | a) = count(a, b) / count(a, .). For a token a that
-// never has a successor, Q(b | a) = Q(b) = count(b) / count.
+/// Sparse counts of tokens and adjacent pairs. As a model: Q(b | a) = count(a, b) / count(a, .). For a token a that
+/// never has a successor, Q(b | a) = Q(b) = count(b) / count.
 class bigram_table {
 public:
-    // Brier-1..4 of one position.
+    /// Brier-1..4 of one position.
     using brier_scores = std::array<double, 4>;
 
-    // Takes the counts, e.g. of the packed training corpus. Throws errc::data if there are none.
+    /// Takes the counts, e.g. of the packed training corpus. Throws errc::data if there are none.
     explicit bigram_table(bigram_counts counts) : unigram_(counts.unigram()), pairs_(std::move(counts).pairs()) {
         require(std::any_of(unigram_.begin(), unigram_.end(), [](std::uint64_t count) { return count > 0; }),
                 errc::data, "a bigram table needs at least one token");
         prepare();
     }
-    // Counts tokens of 0..V-1. Throws errc::data if there are none or an id is out of range.
+    /// Counts tokens of 0..V-1. Throws errc::data if there are none or an id is out of range.
     bigram_table(token_id vocabulary, std::span<token_id const> tokens) : bigram_table(counted(vocabulary, tokens)) {}
 
-    // V.
+    /// V.
     [[nodiscard]] token_id vocabulary_size() const { return static_cast<token_id>(unigram_.size()); }
-    // Q(b).
+    /// Q(b).
     [[nodiscard]] double probability(token_id b) const { return static_cast<double>(unigram_[index(b)]) / total_; }
 
-    // Q(b | a).
+    /// Q(b | a).
     [[nodiscard]] double probability(token_id b, token_id a) const {
         auto const row = row_of(a);
         if (row.empty()) return probability(b);
@@ -133,7 +134,7 @@ public:
                                                         : static_cast<double>(found->count) / row_totals_[index(a)];
     }
 
-    // Brier-n of the next tokens y, n = 1..4: 2 Q(y_1)..Q(y_n) - (sum Q^2)^n.
+    /// Brier-n of the next tokens y, n = 1..4: 2 Q(y_1)..Q(y_n) - (sum Q^2)^n.
     [[nodiscard]] brier_scores unigram_brier(std::span<token_id const, 4> y) const {
         brier_scores scores{};
         double joint = 1.0;
@@ -146,8 +147,8 @@ public:
         return scores;
     }
 
-    // Brier-n of the next tokens y after `previous`, n = 1..4: 2 Q(y_1..y_n | previous) - sum over all x_1..x_n of
-    // Q(x_1..x_n | previous)^2.
+    /// Brier-n of the next tokens y after `previous`, n = 1..4: 2 Q(y_1..y_n | previous) - sum over all x_1..x_n of
+    /// Q(x_1..x_n | previous)^2.
     [[nodiscard]] brier_scores bigram_brier(token_id previous, std::span<token_id const, 4> y) const {
         brier_scores scores{};
         double joint = 1.0;
@@ -160,7 +161,7 @@ public:
         return scores;
     }
 
-    // The counts, as in a file that load() reads.
+    /// The counts, as in a file that load() reads.
     [[nodiscard]] std::string bytes() const {
         std::string bytes(magic);
         auto const put = [&](std::uint64_t value) {
@@ -172,10 +173,10 @@ public:
         for (auto const& [first, second, count] : pairs_) put(index(first) << 32 | index(second)), put(count);
         return bytes;
     }
-    // Writes bytes() to a file, atomically. Throws errc::storage on failure.
+    /// Writes bytes() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, bytes()); }
 
-    // Reads a file written by save(). Throws errc::storage if it cannot be opened, errc::data if it is damaged.
+    /// Reads a file written by save(). Throws errc::storage if it cannot be opened, errc::data if it is damaged.
     [[nodiscard]] static bigram_table load(std::string const& path);
 
 private:

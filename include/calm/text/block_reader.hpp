@@ -1,6 +1,7 @@
 #pragma once
-// Training blocks, epoch after epoch.
-// Example: tests/text/block_reader_test.cpp, a_saved_position_restores_the_following_blocks
+/// \file
+/// Training blocks, epoch after epoch.
+/// \shows{tests/text/block_reader_test.cpp,a_saved_position_restores_the_following_blocks}
 
 #include <algorithm>
 #include <cstddef>
@@ -15,27 +16,27 @@
 
 namespace calm {
 
-// The position of the next block: the complete state for resuming.
+/// The position of the next block: the complete state for resuming.
 struct block_position {
-    std::uint64_t epoch = 0;  // from 0
-    std::uint64_t index = 0;  // of the block within the epoch
+    std::uint64_t epoch = 0;  ///< from 0
+    std::uint64_t index = 0;  ///< of the block within the epoch
     friend bool operator==(block_position const&, block_position const&) = default;
 };
 
-// Packs the documents of a corpus, reshuffled every epoch, and cuts them into blocks of whole patches. A document that
-// does not fit continues in the next block. The last incomplete block of an epoch is dropped.
+/// Packs the documents of a corpus, reshuffled every epoch, and cuts them into blocks of whole patches. A document that
+/// does not fit continues in the next block. The last incomplete block of an epoch is dropped.
 class block_reader {
 public:
-    // The corpus must outlive the reader. Throws errc::data if it has less than one block, errc::config if block_tokens
-    // is not a multiple of K.
+    /// The corpus must outlive the reader. Throws errc::data if it has less than one block, errc::config if
+    /// block_tokens is not a multiple of K.
     block_reader(corpus const& documents, packing_rule const& rule, std::size_t block_tokens) :
         documents_(&documents), rule_(rule), block_tokens_(block_tokens) {
         detail::require_block(documents, rule, block_tokens);
         seek({});
     }
 
-    // The order of n documents in an epoch: Fisher-Yates with stream::document_order. Throws errc::data for 2^32 or
-    // more.
+    /// The order of n documents in an epoch: Fisher-Yates with stream::document_order. Throws errc::data for 2^32 or
+    /// more.
     [[nodiscard]] static std::vector<std::size_t> order_of(std::size_t n, std::uint64_t seed, std::uint64_t epoch) {
         require(n <= std::numeric_limits<std::uint32_t>::max(), errc::data, "a corpus has at most ",
                 std::numeric_limits<std::uint32_t>::max(), " documents, found ", n, ": join some of them");
@@ -46,12 +47,12 @@ public:
         return order;
     }
 
-    // Tokens per block.
+    /// Tokens per block.
     [[nodiscard]] std::size_t block_tokens() const { return block_tokens_; }
-    // The position of the next block.
+    /// The position of the next block.
     [[nodiscard]] block_position position() const { return position_; }
 
-    // The number of blocks in an epoch.
+    /// The number of blocks in an epoch.
     [[nodiscard]] std::uint64_t blocks_in(std::uint64_t epoch) const {
         std::size_t tokens = 0;
         for (std::size_t i = 0; i < documents_->documents(); ++i)
@@ -59,7 +60,7 @@ public:
         return tokens / block_tokens_;
     }
 
-    // Fills `block`, of block_tokens() ids, and advances. Throws errc::usage for another size.
+    /// Fills `block`, of block_tokens() ids, and advances. Throws errc::usage for another size.
     void next(std::span<token_id> block) {
         require(block.size() == block_tokens_, errc::usage, "a block has ", block_tokens_,
                 " tokens, but the buffer has ", block.size(), ": give a buffer of block_tokens() tokens");
@@ -75,8 +76,8 @@ public:
         ++position_.index;
     }
 
-    // Moves to a position from position() of a reader with equal corpus and rule. Throws errc::data if the epoch has no
-    // such block.
+    /// Moves to a position from position() of a reader with equal corpus and rule. Throws errc::data if the epoch has
+    /// no such block.
     void seek(block_position position) {
         blocks_ = blocks_in(position.epoch);
         require(position.index <= blocks_, errc::data, "epoch ", position.epoch, " has ", blocks_,

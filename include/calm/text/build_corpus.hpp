@@ -1,6 +1,7 @@
 #pragma once
-// Builds corpora and vocabularies from text sources.
-// Example: tests/text/corpus_test.cpp, stories_are_counted_in_tokens_and_never_shared
+/// \file
+/// Builds corpora and vocabularies from text sources.
+/// \shows{tests/text/corpus_test.cpp,stories_are_counted_in_tokens_and_never_shared}
 
 #include <unistd.h>
 
@@ -27,7 +28,7 @@
 
 namespace calm {
 
-// Whether all SPECs name generated text.
+/// Whether all SPECs name generated text.
 [[nodiscard]] inline bool is_generated(std::span<std::string const> specs) {
     return std::all_of(specs.begin(), specs.end(),
                        [](auto const& spec) { return document_source::parse(spec).is_generated(); });
@@ -87,9 +88,9 @@ inline std::string content_of(std::string const& path) {
 
 }  // namespace detail
 
-// The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory. Throws errc::data if no
-// document is selected, errc::tokenizer if only one of source and vocabulary has symbols, otherwise as
-// visit_documents.
+/// The selected documents of a list of SPECs as ids. Documents are streamed, ids held in memory. Throws errc::data if
+/// no document is selected, errc::tokenizer if only one of source and vocabulary has symbols, otherwise as
+/// visit_documents.
 [[nodiscard]] inline corpus build_corpus(std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
     corpus made(tokenizer.specials());
@@ -97,8 +98,8 @@ inline std::string content_of(std::string const& path) {
     return made;
 }
 
-// A digest of everything that determines the ids of build_corpus: tokenizer, selection, names and bytes of the files.
-// Reads every file once; the checksums in it detect accidents, not attacks. Throws as visit_documents.
+/// A digest of everything that determines the ids of build_corpus: tokenizer, selection, names and bytes of the files.
+/// Reads every file once; the checksums in it detect accidents, not attacks. Throws as visit_documents.
 [[nodiscard]] inline std::string digest_of(std::span<std::string const> specs, tokenizer const& tokenizer,
                                            document_selection const& selection) {
     sha256 hash;
@@ -125,8 +126,8 @@ inline std::string content_of(std::string const& path) {
     return hash.hex();
 }
 
-// The corpus in a token file with this digest, mapped. Returns nothing and sets `why` if the file is missing, damaged
-// or of another text or tokenizer.
+/// The corpus in a token file with this digest, mapped. Returns nothing and sets `why` if the file is missing, damaged
+/// or of another text or tokenizer.
 [[nodiscard]] inline std::optional<corpus> stored_corpus(std::string const& path, std::string_view digest,
                                                          tokenizer const& tokenizer, token_file::reason& why) {
     auto file = token_file::open(path, tokenizer.vocabulary_size(), why);
@@ -139,8 +140,8 @@ inline std::string content_of(std::string const& path) {
     return corpus(tokenizer.specials(), std::move(file));
 }
 
-// As build_corpus, but writes the ids to a token file with this digest, from digest_of, and maps it. Throws as
-// build_corpus, and errc::storage.
+/// As build_corpus, but writes the ids to a token file with this digest, from digest_of, and maps it. Throws as
+/// build_corpus, and errc::storage.
 [[nodiscard]] inline corpus store_corpus(std::string const& path, std::string_view digest,
                                          std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
@@ -153,8 +154,8 @@ inline std::string content_of(std::string const& path) {
     throw error(errc::storage, path, "", "was not read as it was written: " + why);
 }
 
-// Counts the pieces of the selected documents, to train a vocabulary. For stories:N, four bytes count as a token.
-// Throws as visit_documents and bpe_trainer.
+/// Counts the pieces of the selected documents, to train a vocabulary. For stories:N, four bytes count as a token.
+/// Throws as visit_documents and bpe_trainer.
 [[nodiscard]] inline bpe_trainer counted_pieces(std::span<std::string const> specs,
                                                 document_selection const& selection) {
     require(!has_own_symbols(specs), errc::usage, "the symbols of ", specs.front(),
@@ -168,7 +169,7 @@ inline std::string content_of(std::string const& path) {
     return trainer;
 }
 
-// Trains a vocabulary of V tokens on the selected documents. Throws as counted_pieces and tokenizer::train.
+/// Trains a vocabulary of V tokens on the selected documents. Throws as counted_pieces and tokenizer::train.
 [[nodiscard]] inline tokenizer train_tokenizer(std::span<std::string const> specs, token_id vocabulary,
                                                document_selection const& selection) {
     return tokenizer::train(counted_pieces(specs, selection), vocabulary);

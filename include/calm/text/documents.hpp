@@ -1,6 +1,7 @@
 #pragma once
-// Document sources: files, and the generators of stories and of Markov symbols.
-// Example: tests/text/documents_test.cpp, folders_and_patterns_are_their_files
+/// \file
+/// Document sources: files, and the generators of stories and of Markov symbols.
+/// \shows{tests/text/documents_test.cpp,folders_and_patterns_are_their_files}
 
 #include <charconv>
 #include <cstddef>
@@ -23,37 +24,37 @@
 
 namespace calm {
 
-// Which documents to take from a list of sources.
+/// Which documents to take from a list of sources.
 struct document_selection {
-    split use = split::train;  // use of the documents
-    // Without a holdout, a file is read whole for either use, and `stories` generates separate held-out documents.
+    split use = split::train;  ///< use of the documents
+    /// Without a holdout, a file is read whole for either use, and `stories` generates separate held-out documents.
     std::optional<holdout> held = std::nullopt;
-    // Seed of generated sources.
+    /// Seed of generated sources.
     std::uint64_t data_seed = 1;
-    // If set, malformed documents of files are skipped, counted here and not numbered. Otherwise the first one is an
-    // error.
+    /// If set, malformed documents of files are skipped, counted here and not numbered. Otherwise the first one is an
+    /// error.
     skipped_documents* skip = nullptr;
-    text_limits limits{};  // of every file
+    text_limits limits{};  ///< of every file
 
-    // Whether document i of a source is selected.
+    /// Whether document i of a source is selected.
     [[nodiscard]] bool takes(std::uint64_t i) const { return !held || held->contains(i) == (use == split::heldout); }
 };
 
-// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each. Returns a
-// number of tokens: a generated source of N tokens ends once their sum is N.
+/// Receives documents in parts, so that none is held in memory; `ends` is true for the last part of each. Returns a
+/// number of tokens: a generated source of N tokens ends once their sum is N.
 using document_parts = std::function<std::size_t(std::string_view part, bool ends)>;
 
-// Splits documents of more than 10,000 words for training: at every 10,000th U+0020, which is dropped. Text with few
-// spaces is split before the character that would make a piece longer than 1 MiB.
+/// Splits documents of more than 10,000 words for training: at every 10,000th U+0020, which is dropped. Text with few
+/// spaces is split before the character that would make a piece longer than 1 MiB.
 class training_pieces {
 public:
-    static constexpr std::size_t most_spaces = 10'000;            // the piece ends at the last of them
-    static constexpr std::size_t longest = std::size_t{1} << 20;  // bytes of a piece
+    static constexpr std::size_t most_spaces = 10'000;            ///< the piece ends at the last of them
+    static constexpr std::size_t longest = std::size_t{1} << 20;  ///< bytes of a piece
 
-    // The visitor must outlive it.
+    /// The visitor must outlive it.
     explicit training_pieces(document_parts const& visitor) : visitor_(visitor) {}
 
-    // Returns the sum of the visitor's results.
+    /// Returns the sum of the visitor's results.
     std::size_t operator()(std::string_view part, bool ends) {
         std::size_t sum = 0;
         for (std::size_t end = end_of_piece(part); end != std::string_view::npos; end = end_of_piece(part)) {
@@ -83,33 +84,33 @@ private:
     std::size_t size_ = 0;
 };
 
-// One source: the files that files_of() finds, `stories:N`, or `markov:N`. The Markov source is one document of N
-// symbols; each split has its own, regardless of the holdout.
+/// One source: the files that files_of() finds, `stories:N`, or `markov:N`. The Markov source is one document of N
+/// symbols; each split has its own, regardless of the holdout.
 class document_source {
 public:
-    // The kind of a SPEC.
+    /// The kind of a SPEC.
     enum class kind { files, stories, markov };
-    // Maximum tokens of stories or Markov symbols, which are held in memory.
+    /// Maximum tokens of stories or Markov symbols, which are held in memory.
     static constexpr std::uint64_t most_generated = 1'000'000'000;
 
-    // Parses a SPEC. Throws errc::usage if it is invalid, otherwise as files_of.
+    /// Parses a SPEC. Throws errc::usage if it is invalid, otherwise as files_of.
     [[nodiscard]] static document_source parse(std::string const& spec) {
         if (spec.starts_with("stories:")) return {kind::stories, {}, tokens_of(spec)};
         if (spec.starts_with("markov:")) return {kind::markov, {}, tokens_of(spec)};
         return {kind::files, files_of(spec), 0};
     }
 
-    [[nodiscard]] kind type() const { return kind_; }  // of the SPEC
-    // Whether its documents are generated, from the data seed.
+    [[nodiscard]] kind type() const { return kind_; }  ///< of the SPEC
+    /// Whether its documents are generated, from the data seed.
     [[nodiscard]] bool is_generated() const { return kind_ != kind::files; }
-    // The file paths; empty for a generated source.
+    /// The file paths; empty for a generated source.
     [[nodiscard]] std::vector<std::string> const& files() const { return files_.files; }
-    // Folders of runs and models that were found and skipped.
+    /// Folders of runs and models that were found and skipped.
     [[nodiscard]] std::vector<std::string> const& left_out() const { return files_.left_out; }
 
-    // Visits the selected documents in order; for training, documents of files come in pieces. Documents of files are
-    // numbered from `number` on, which advances past them. Generated documents have a separate count, because their
-    // number depends on the visitor. Throws as read_documents.
+    /// Visits the selected documents in order; for training, documents of files come in pieces. Documents of files are
+    /// numbered from `number` on, which advances past them. Generated documents have a separate count, because their
+    /// number depends on the visitor. Throws as read_documents.
     void visit(document_selection const& selection, std::uint64_t& number, document_parts const& visitor) const {
         switch (kind_) {
         case kind::files:
@@ -164,13 +165,13 @@ private:
     std::uint64_t tokens_;
 };
 
-// Whether the SPECs name symbols instead of text, which are their own tokens: markov:N.
+/// Whether the SPECs name symbols instead of text, which are their own tokens: markov:N.
 [[nodiscard]] inline bool has_own_symbols(std::span<std::string const> specs) {
     return !specs.empty() && specs.front().starts_with("markov:");
 }
 
-// Parses and checks a list of SPECs. Throws as document_source::parse, and errc::usage for sources that cannot be
-// combined.
+/// Parses and checks a list of SPECs. Throws as document_source::parse, and errc::usage for sources that cannot be
+/// combined.
 [[nodiscard]] inline std::vector<document_source> document_sources(std::span<std::string const> specs) {
     std::vector<document_source> sources;
     std::size_t generated = 0;
@@ -188,7 +189,7 @@ private:
     return sources;
 }
 
-// Throws errc::data unless `any`: a selection took a document. `all` is the number of documents in files.
+/// Throws errc::data unless `any`: a selection took a document. `all` is the number of documents in files.
 inline void require_documents(bool any, std::uint64_t all, document_selection const& selection) {
     if (any) return;
     auto const left =
@@ -199,9 +200,9 @@ inline void require_documents(bool any, std::uint64_t all, document_selection co
                                      "document, into several"));
 }
 
-// Visits the selected documents of a list of SPECs; documents of files are numbered from 0 across the list. For
-// training, long documents come in pieces. All SPECs are checked before the first is read. Throws as document_source,
-// and errc::data if no document is selected.
+/// Visits the selected documents of a list of SPECs; documents of files are numbered from 0 across the list. For
+/// training, long documents come in pieces. All SPECs are checked before the first is read. Throws as document_source,
+/// and errc::data if no document is selected.
 inline void visit_documents(std::span<std::string const> specs, document_selection const& selection,
                             document_parts const& visitor) {
     std::uint64_t number = 0;

@@ -1,6 +1,7 @@
 #pragma once
-// The split of documents into training and held-out.
-// Example: tests/text/documents_test.cpp, stories_end_after_n_tokens_and_splits_differ
+/// \file
+/// The split of documents into training and held-out.
+/// \shows{tests/text/documents_test.cpp,stories_end_after_n_tokens_and_splits_differ}
 
 #include <charconv>
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace calm {
 
-// The two uses of documents. Generated sources depend on the numbers: never change them.
+/// The two uses of documents. Generated sources depend on the numbers: never change them.
 enum class split : std::uint32_t { train = 0, heldout = 1 };
 
-// Holds out the documents whose number, counted from 0, is r modulo m: training skips them, evaluation uses only them.
+/// Holds out the documents whose number, counted from 0, is r modulo m: training skips them, evaluation uses only them.
 class holdout {
 public:
-    // The largest modulus: with fewer than a million documents, one in a million may be none.
+    /// The largest modulus: with fewer than a million documents, one in a million may be none.
     static constexpr std::uint64_t most = 1'000'000;
 
-    // Reads "m:r", e.g. "6:5". Throws errc::usage unless 2 <= m <= most and 0 <= r < m.
+    /// Reads "m:r", e.g. "6:5". Throws errc::usage unless 2 <= m <= most and 0 <= r < m.
     [[nodiscard]] static holdout parse(std::string_view text) {
         auto const fail = [&](std::string const& sentence) {
             throw error(errc::usage, "holdout \"" + std::string(text) + "\": " + sentence);
@@ -47,9 +48,9 @@ public:
         return parsed;
     }
 
-    // Whether document i is held out.
+    /// Whether document i is held out.
     [[nodiscard]] bool contains(std::uint64_t i) const { return i % modulus_ == remainder_; }
-    // "m:r".
+    /// "m:r".
     [[nodiscard]] std::string text() const { return std::to_string(modulus_) + ':' + std::to_string(remainder_); }
 
     friend bool operator==(holdout const&, holdout const&) = default;

@@ -1,6 +1,7 @@
 #pragma once
-// Loads tokenizers from files of either format.
-// Example: tests/text/tokenizer_families_test.cpp, prompts_of_each_family_begin_as_its_post_processor_says
+/// \file
+/// Loads tokenizers from files of either format.
+/// \shows{tests/text/tokenizer_families_test.cpp,prompts_of_each_family_begin_as_its_post_processor_says}
 
 #include <cstddef>
 #include <optional>
@@ -23,10 +24,10 @@ inline bool is_json_object(std::string_view bytes) {
 }
 }  // namespace detail
 
-// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. Lines of a
-// published vocabulary need its pattern (tokenizer::parse_lines), except Llama 3's. Throws errc::tokenizer with path
-// and the line or key in question, and errc::usage for an unknown pattern or one with a tokenizer.json, which states
-// its own.
+/// Parses a tokenizer: a JSON object as Hugging Face's tokenizer.json, anything else as `base64 rank` lines. Lines of a
+/// published vocabulary need its pattern (tokenizer::parse_lines), except Llama 3's. Throws errc::tokenizer with path
+/// and the line or key in question, and errc::usage for an unknown pattern or one with a tokenizer.json, which states
+/// its own.
 [[nodiscard]] inline tokenizer parse_tokenizer(std::string_view bytes, std::string const& path,
                                                std::string_view pattern = {}) {
     if (detail::is_json_object(bytes)) {
@@ -43,7 +44,7 @@ inline bool is_json_object(std::string_view bytes) {
     return tokenizer;
 }
 
-// Reads a file of either format, whatever its name. Throws as parse_tokenizer, and errc::storage if it cannot be read.
+/// Reads a file of either format, whatever its name. Throws as parse_tokenizer, and errc::storage if it cannot be read.
 [[nodiscard]] inline tokenizer load_tokenizer(std::string const& path, std::string_view pattern = {}) {
     auto const file = mapped_file::open(path);
     return parse_tokenizer(file.text(), path, pattern);
@@ -71,8 +72,8 @@ private:
 
 }  // namespace detail
 
-// Whether prompts begin with BOS according to a tokenizer_config.json; nullopt if it does not say. Throws
-// errc::tokenizer for a damaged file, errc::storage if it cannot be read.
+/// Whether prompts begin with BOS according to a tokenizer_config.json; nullopt if it does not say. Throws
+/// errc::tokenizer for a damaged file, errc::storage if it cannot be read.
 [[nodiscard]] inline std::optional<bool> read_add_bos_token(std::string const& path) {
     auto const file = mapped_file::open(path);
     return detail::tokenizer_config_reader(path).add_bos_token(file.text());

@@ -1,6 +1,7 @@
 #pragma once
-// A source with a known exact distribution, to measure models against the optimum: a Markov chain of few symbols.
-// Example: tests/text/markov_test.cpp, a_seed_names_a_chain_and_the_splits_share_it
+/// \file
+/// A source with a known exact distribution, to measure models against the optimum: a Markov chain of few symbols.
+/// \shows{tests/text/markov_test.cpp,a_seed_names_a_chain_and_the_splits_share_it}
 
 #include <array>
 #include <cstddef>
@@ -15,43 +16,43 @@
 
 namespace calm {
 
-// The characters of the symbols 0..63, in order.
+/// The characters of the symbols 0..63, in order.
 inline constexpr std::string_view markov_alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 
-// A Markov chain of 64 symbols, each with 4 distinct successors. Their weights are u^2 + 0.05, u uniform in [0, 1),
-// normalised. The data seed determines the chain: the first attempt (stream::markov_chain at the attempt's step) in
-// which every symbol reaches every other.
+/// A Markov chain of 64 symbols, each with 4 distinct successors. Their weights are u^2 + 0.05, u uniform in [0, 1),
+/// normalised. The data seed determines the chain: the first attempt (stream::markov_chain at the attempt's step) in
+/// which every symbol reaches every other.
 class markov_chain {
 public:
-    static constexpr std::size_t symbols = markov_alphabet.size();  // 64
-    static constexpr std::size_t successors = 4;                    // per symbol
+    static constexpr std::size_t symbols = markov_alphabet.size();  ///< 64
+    static constexpr std::size_t successors = 4;                    ///< per symbol
 
-    // A possible successor of a symbol.
+    /// A possible successor of a symbol.
     struct successor {
-        token_id symbol = 0;     // in 0 .. 63
-        double probability = 0;  // above 0; a row sums to 1
+        token_id symbol = 0;     ///< in 0 .. 63
+        double probability = 0;  ///< above 0; a row sums to 1
     };
-    using row = std::array<successor, successors>;  // all successors of one symbol
+    using row = std::array<successor, successors>;  ///< all successors of one symbol
 
-    // The chain of a data seed, with its stationary distribution.
+    /// The chain of a data seed, with its stationary distribution.
     explicit markov_chain(std::uint64_t data_seed) : seed_(data_seed) {
         for (std::uint32_t attempt = 0; attempt == 0 || !is_connected(); ++attempt) draw_rows(attempt);
         find_stationary();
     }
 
-    // The successors of a symbol, ordered by symbol, each with positive probability.
+    /// The successors of a symbol, ordered by symbol, each with positive probability.
     [[nodiscard]] row const& after(token_id symbol) const { return rows_[index(symbol)]; }
-    // P(next | symbol).
+    /// P(next | symbol).
     [[nodiscard]] double probability(token_id next, token_id symbol) const {
         for (auto const& one : after(symbol))
             if (one.symbol == next) return one.probability;
         return 0.0;
     }
-    // The stationary probability of a symbol.
+    /// The stationary probability of a symbol.
     [[nodiscard]] double stationary(token_id symbol) const { return stationary_[index(symbol)]; }
 
-    // The first `length` symbols, as characters, of an unbroken stream that starts from the stationary distribution.
-    // The splits have separate random numbers (stream::markov_text at step `of`).
+    /// The first `length` symbols, as characters, of an unbroken stream that starts from the stationary distribution.
+    /// The splits have separate random numbers (stream::markov_text at step `of`).
     [[nodiscard]] std::string text(split of, std::size_t length) const {
         random_sequence random({seed_, stream::markov_text, static_cast<std::uint32_t>(of)});
         std::string symbols_drawn;
@@ -72,9 +73,9 @@ public:
         return symbols_drawn;
     }
 
-    // Brier-1..4 of the source itself, the highest expected score of any model. The expected score of the true
-    // distribution is its sum of squares: for n symbols after symbol a it is (Q^n 1)(a), where Q holds the squared
-    // transition probabilities. The mean is over the stationary distribution.
+    /// Brier-1..4 of the source itself, the highest expected score of any model. The expected score of the true
+    /// distribution is its sum of squares: for n symbols after symbol a it is (Q^n 1)(a), where Q holds the squared
+    /// transition probabilities. The mean is over the stationary distribution.
     [[nodiscard]] std::array<double, 4> optimal_brier() const {
         std::array<double, 4> scores{};
         std::array<double, symbols> power{};

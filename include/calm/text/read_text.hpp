@@ -1,6 +1,7 @@
 #pragma once
-// Reads whole texts into memory, for programs that hold their documents. Texts of any size: build_corpus.hpp.
-// Example: tests/text/read_text_test.cpp, documents_come_in_the_order_of_the_files
+/// \file
+/// Reads whole texts into memory, for programs that hold their documents. Texts of any size: build_corpus.hpp.
+/// \shows{tests/text/read_text_test.cpp,documents_come_in_the_order_of_the_files}
 
 #include <concepts>
 #include <cstddef>
@@ -14,10 +15,10 @@
 
 namespace calm {
 
-// The documents of a list of SPECs, as `calm train` reads them. A SPEC is a .txt (one document), or a .jsonl or .json
-// (one object with "text" per line), each also as .gz or .zst. It may be a folder or a pattern ("news/*.jsonl"), too.
-// `stories:N` makes stories of about 4 N bytes. Documents of more than 10,000 words come in pieces. Throws as
-// visit_documents: errc::storage for a missing file, errc::data for malformed or empty text.
+/// The documents of a list of SPECs, as `calm train` reads them. A SPEC is a .txt (one document), or a .jsonl or .json
+/// (one object with "text" per line), each also as .gz or .zst. It may be a folder or a pattern ("news/*.jsonl"), too.
+/// `stories:N` makes stories of about 4 N bytes. Documents of more than 10,000 words come in pieces. Throws as
+/// visit_documents: errc::storage for a missing file, errc::data for malformed or empty text.
 [[nodiscard]] inline std::vector<std::string> read_text(std::span<std::string const> specs) {
     std::vector<std::string> documents;
     bool inside = false;
@@ -29,7 +30,7 @@ namespace calm {
     return documents;
 }
 
-// As above, for SPECs given one by one: read_text("one.txt", "more.jsonl").
+/// As above, for SPECs given one by one: read_text("one.txt", "more.jsonl").
 template <std::convertible_to<std::string>... Specs>
 requires(sizeof...(Specs) > 0) [[nodiscard]] std::vector<std::string> read_text(Specs const&... specs) {
     std::vector<std::string> const all{std::string(specs)...};

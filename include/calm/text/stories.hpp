@@ -1,7 +1,8 @@
 #pragma once
-// Generates simple English stories, to try things out without data: a grammar with a few free choices per story, each
-// of which recurs later in it. So text is predictable from the story so far, but much less from the last word alone.
-// Example: tests/text/stories_test.cpp, a_story_is_a_function_of_seed_split_and_number
+/// \file
+/// Generates simple English stories, to try things out without data: a grammar with a few free choices per story, each
+/// of which recurs later in it. So text is predictable from the story so far, but much less from the last word alone.
+/// \shows{tests/text/stories_test.cpp,a_story_is_a_function_of_seed_split_and_number}
 
 #include <array>
 #include <cstddef>
@@ -123,7 +124,7 @@ inline constexpr std::string_view story_template =
 
 }  // namespace detail
 
-// Story i of a split, determined by the seed (stream::story at step `of`). The splits have separate random numbers.
+/// Story i of a split, determined by the seed (stream::story at step `of`). The splits have separate random numbers.
 [[nodiscard]] inline std::string story(std::uint64_t data_seed, split of, std::uint64_t i) {
     random_sequence random({data_seed, stream::story, static_cast<std::uint32_t>(of)}, 16 * i);
     detail::story_choices choices{};
@@ -131,7 +132,7 @@ inline constexpr std::string_view story_template =
     return detail::tell_story(choices);
 }
 
-// The first n stories of a split. In the source `stories:N` of programs and read_text, N counts tokens instead.
+/// The first n stories of a split. In the source `stories:N` of programs and read_text, N counts tokens instead.
 [[nodiscard]] inline std::vector<std::string> stories(std::size_t n, std::uint64_t data_seed = 1,
                                                       split of = split::train) {
     std::vector<std::string> all;

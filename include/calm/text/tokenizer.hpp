@@ -1,7 +1,8 @@
 #pragma once
-// Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
-// survives the round trip. Alternatively symbols of one byte each, without special tokens.
-// Example: examples/09_tokenizer.cpp
+/// \file
+/// Byte-level BPE: the published Llama-3 vocabulary, one trained here, or any of a tokenizer.json. Any byte string
+/// survives the round trip. Alternatively symbols of one byte each, without special tokens.
+/// \shows{examples/09_tokenizer.cpp}
 
 #include <concepts>
 #include <cstddef>
@@ -32,18 +33,18 @@
 
 namespace calm {
 
-// A vocabulary of V tokens including BOS, EOS and PAD; a vocabulary of symbols has no special tokens. A value type; any
-// number of threads may call const members.
+/// A vocabulary of V tokens including BOS, EOS and PAD; a vocabulary of symbols has no special tokens. A value type;
+/// any number of threads may call const members.
 class tokenizer {
 public:
-    // The smallest vocabulary: 256 bytes and three special tokens.
+    /// The smallest vocabulary: 256 bytes and three special tokens.
     static constexpr token_id byte_vocabulary = 259;
 
-    // The byte vocabulary, V = 259.
+    /// The byte vocabulary, V = 259.
     tokenizer() : tokenizer(vocabulary::of_ranks(bpe_trainer().train(0))) {}
 
-    // One token per byte of the alphabet and no special tokens, for a source whose symbols are its tokens. Throws
-    // errc::usage for a repeated byte.
+    /// One token per byte of the alphabet and no special tokens, for a source whose symbols are its tokens. Throws
+    /// errc::usage for a repeated byte.
     [[nodiscard]] static tokenizer of_symbols(std::string_view alphabet) {
         vocabulary symbols;
         for (char const& symbol : alphabet)
@@ -52,8 +53,8 @@ public:
         return tokenizer(std::move(symbols));
     }
 
-    // Trains V tokens on the counts of the trainer. Throws errc::usage for V < 259, errc::tokenizer if the text yields
-    // too few merges.
+    /// Trains V tokens on the counts of the trainer. Throws errc::usage for V < 259, errc::tokenizer if the text yields
+    /// too few merges.
     [[nodiscard]] static tokenizer train(bpe_trainer const& trainer, token_id size) {
         require(size >= byte_vocabulary, errc::usage, "a vocabulary of ", size,
                 " tokens is too small: 256 bytes and 3 special tokens need 259; ask for 259 or more");
@@ -65,7 +66,7 @@ public:
         return tokenizer(vocabulary::of_ranks(std::move(table)));
     }
 
-    // Trains on a range of documents.
+    /// Trains on a range of documents.
     template <class Documents>
     requires requires(Documents& d) {
         { *std::begin(d) } -> std::convertible_to<std::string_view>;
@@ -76,24 +77,24 @@ public:
         return train(trainer, size);
     }
 
-    // Parses `base64 rank` lines. Lines of a published vocabulary need its pattern, a name of rank_families; Llama 3's
-    // own are recognised. Fewer than 256 tokens of one byte, the first not byte 0, are symbols. Throws errc::tokenizer
-    // with path and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
+    /// Parses `base64 rank` lines. Lines of a published vocabulary need its pattern, a name of rank_families; Llama 3's
+    /// own are recognised. Fewer than 256 tokens of one byte, the first not byte 0, are symbols. Throws errc::tokenizer
+    /// with path and line, errc::usage for another pattern. For files of either format see load_tokenizer.hpp.
     [[nodiscard]] static tokenizer parse_lines(std::string_view text, std::string const& path,
                                                std::string_view pattern = {});
 
-    // From a vocabulary that was read.
+    /// From a vocabulary that was read.
     explicit tokenizer(vocabulary v) : v_(std::move(v)), lacks_bytes_(detail::missing_byte(v_.tokens) >= 0) {}
 
-    // Whether published() fits the vocabulary to a table of so many rows.
+    /// Whether published() fits the vocabulary to a table of so many rows.
     [[nodiscard]] bool fits(token_id rows) const {
         token_id const least = lacks_pad_in(rows) ? rows : v_.tokens.size();
         constexpr token_id most_spare = 1024;  // tables are rounded up to a multiple of up to this
         return least <= rows && rows - least < most_spare;
     }
-    // For a model that another program trained, with `rows` rows in its embedding table: its prompts begin with BOS if
-    // `bos_first`, by default as the file says. Rows above the tokens are ids without text. Without a row for the PAD
-    // that the file lacks there is none, pad() == -1. Throws errc::tokenizer for another number of tokens.
+    /// For a model that another program trained, with `rows` rows in its embedding table: its prompts begin with BOS if
+    /// `bos_first`, by default as the file says. Rows above the tokens are ids without text. Without a row for the PAD
+    /// that the file lacks there is none, pad() == -1. Throws errc::tokenizer for another number of tokens.
     [[nodiscard]] tokenizer published(token_id rows, std::optional<bool> bos_first) const {
         require(fits(rows), errc::tokenizer, "expected a vocabulary of ", rows, " tokens or a few less, found ",
                 v_.tokens.size(), "; the file belongs to another model");
@@ -107,11 +108,12 @@ public:
         return tokenizer(std::move(v));
     }
 
-    // Writes lines() to a file, atomically. Throws errc::storage on failure.
+    /// Writes lines() to a file, atomically. Throws errc::storage on failure.
     void save(std::string const& path) const { replace_file(path, lines()); }
 
-    // `base64 rank` lines, one per rank. Throws errc::usage if a reader that knows no pattern would not get this
-    // tokenizer from them: its file may have another pattern, other special tokens, or a first token other than byte 0.
+    /// `base64 rank` lines, one per rank. Throws errc::usage if a reader that knows no pattern would not get this
+    /// tokenizer from them: its file may have another pattern, other special tokens, or a first token other than byte
+    /// 0.
     [[nodiscard]] std::string lines() const {
         std::string text = rank_lines(v_.tokens);
         auto const is_kept = [&] {
@@ -124,46 +126,46 @@ public:
         return text;
     }
 
-    // The ids of a text, without special tokens: their names inside a text are ordinary text.
+    /// The ids of a text, without special tokens: their names inside a text are ordinary text.
     [[nodiscard]] std::vector<token_id> encode(std::string_view text) const {
         std::vector<token_id> ids;
         encode(text, ids);
         return ids;
     }
-    // Appends the ids to `ids`. Throws errc::data for a byte that is not a token of the vocabulary, as token_stream.
+    /// Appends the ids to `ids`. Throws errc::data for a byte that is not a token of the vocabulary, as token_stream.
     void encode(std::string_view text, std::vector<token_id>& ids) const;
 
-    // The text of ids; special tokens print nothing. Throws errc::tokenizer for an id outside 0..V-1.
+    /// The text of ids; special tokens print nothing. Throws errc::tokenizer for an id outside 0..V-1.
     [[nodiscard]] std::string decode(std::span<token_id const> ids) const {
         std::string text;
         for (token_id const id : ids) text += bytes(id);
         return text;
     }
 
-    // The bytes of one token, empty for a special token; valid as long as the tokenizer. Throws errc::tokenizer outside
-    // 0..V-1.
+    /// The bytes of one token, empty for a special token; valid as long as the tokenizer. Throws errc::tokenizer
+    /// outside 0..V-1.
     [[nodiscard]] std::string_view bytes(token_id id) const {
         require(id >= 0 && id < vocabulary_size(), errc::tokenizer, "token id ", id, " is outside 0..",
                 vocabulary_size() - 1, ": the ids come from another tokenizer");
         return v_.tokens.bytes(id);
     }
 
-    // V, including special tokens.
+    /// V, including special tokens.
     [[nodiscard]] token_id vocabulary_size() const { return v_.tokens.size(); }
-    // Begin of a document; -1 without special tokens.
+    /// Begin of a document; -1 without special tokens.
     [[nodiscard]] token_id bos() const { return v_.specials.bos; }
-    [[nodiscard]] token_id eos() const { return v_.specials.eos; }  // end of a document, or -1
-    [[nodiscard]] token_id pad() const { return v_.specials.pad; }  // pads patches, or -1
+    [[nodiscard]] token_id eos() const { return v_.specials.eos; }  ///< end of a document, or -1
+    [[nodiscard]] token_id pad() const { return v_.specials.pad; }  ///< pads patches, or -1
 
-    // BOS, EOS and PAD.
+    /// BOS, EOS and PAD.
     [[nodiscard]] special_tokens specials() const { return v_.specials; }
 
-    // SHA-256 in hexadecimal of everything that gives ids their meaning. For id 0..V-1, the length (32-bit
-    // little-endian) and bytes, length 0 for a special token. For BOS, EOS and PAD, the length and bytes of the name,
-    // and the id. The pattern; of several each again with its length. "NFC" if text is normalized. For tokens that are
-    // matched in text, the length and bytes, and the id; "normalized" before those of a second search. Unless merging
-    // is by id with look-up of whole pieces, also whether these are looked up, and the merges in order. Independent of
-    // the format of the file.
+    /// SHA-256 in hexadecimal of everything that gives ids their meaning. For id 0..V-1, the length (32-bit
+    /// little-endian) and bytes, length 0 for a special token. For BOS, EOS and PAD, the length and bytes of the name,
+    /// and the id. The pattern; of several each again with its length. "NFC" if text is normalized. For tokens that are
+    /// matched in text, the length and bytes, and the id; "normalized" before those of a second search. Unless merging
+    /// is by id with look-up of whole pieces, also whether these are looked up, and the merges in order. Independent of
+    /// the format of the file.
     [[nodiscard]] std::string fingerprint() const {
         sha256 hash;
         auto const number = [&](auto value) { hash.add_u32(static_cast<std::uint32_t>(value)); };
@@ -199,20 +201,20 @@ public:
         return hash.hex();
     }
 
-    // The pattern of a piece, for config.json; of several patterns one per line.
+    /// The pattern of a piece, for config.json; of several patterns one per line.
     [[nodiscard]] std::string pattern() const {
         std::string lines;
         for (auto const& one : v_.patterns) lines += (lines.empty() ? "" : "\n") + one->pattern();
         return lines;
     }
 
-    // Whether text is changed to Unicode's normalization form C first; decode(encode(text)) may then differ from text.
+    /// Whether text is changed to Unicode's normalization form C first; decode(encode(text)) may then differ from text.
     [[nodiscard]] bool normalizes() const { return v_.is_nfc; }
 
-    // Whether pattern() is that of its file; false for rank lines of an unknown program, which do not have it.
+    /// Whether pattern() is that of its file; false for rank lines of an unknown program, which do not have it.
     [[nodiscard]] bool is_pattern_known() const { return v_.is_pattern_known; }
 
-    // The usual name of the file it came from: tokenizer.json or tokenizer.model.
+    /// The usual name of the file it came from: tokenizer.json or tokenizer.model.
     [[nodiscard]] std::string const& file_name() const { return v_.file; }
 
 private:
@@ -253,18 +255,18 @@ private:
     bool lacks_bytes_;
 };
 
-// Encodes text that comes in parts, with the ids that tokenizer::encode gives for the whole. Holds only what may still
-// become one piece. The tokenizer must outlive it.
+/// Encodes text that comes in parts, with the ids that tokenizer::encode gives for the whole. Holds only what may still
+/// become one piece. The tokenizer must outlive it.
 class token_stream {
 public:
-    // Begins a text. Throws errc::memory.
+    /// Begins a text. Throws errc::memory.
     explicit token_stream(tokenizer const& tokenizer) :
         tokenizer_(tokenizer), work_(tokenizer.working()), added_(tokenizer.v_.added),
         added_normalized_(tokenizer.v_.added_normalized), pieces_(tokenizer.v_.patterns) {}
 
-    // Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
+    /// Appends the ids that the parts so far determine. Throws as tokenizer::encode, as piece_stream and as nfc_stream.
     void push(std::string_view part, std::vector<token_id>& ids) { search(part, false, ids); }
-    // Appends the remaining ids; another text may then begin.
+    /// Appends the remaining ids; another text may then begin.
     void finish(std::vector<token_id>& ids) {
         search({}, true, ids);
         if (tokenizer_.v_.is_nfc) normalized_.finish([&](std::string_view text) { cut(text, ids); });
@@ -364,7 +366,7 @@ inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const
     return tokenizer(vocabulary::of_ranks(std::move(table)));
 }
 
-// Encodes texts in memory. For files see build_corpus.hpp.
+/// Encodes texts in memory. For files see build_corpus.hpp.
 template <class Documents> [[nodiscard]] corpus corpus_of(Documents const& documents, tokenizer const& tokenizer) {
     corpus text(tokenizer.specials());
     for (auto const& document : documents)

@@ -1,13 +1,14 @@
 #pragma once
-// Trains an autoencoder or a language model until the number of steps or the time is reached. Prints nothing: callbacks
-// report progress. With a step limit, equal seeds give equal weights at any number of threads. A stopped run resumes
-// bit for bit if steps limit it and model, text and state are unchanged.
-//
-// Several ranks may train together (calm/ranks.hpp), each with its own identical model, source and context. The result
-// is bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
-// `checkpoint` only on rank 0; `stop` must return the same on all. `ranks` is this rank's process group, or null for
-// one rank; a call without it compiles no code for ranks.
-// Example: examples/12_training.cpp
+/// \file
+/// Trains an autoencoder or a language model until the number of steps or the time is reached. Prints nothing:
+/// callbacks report progress. With a step limit, equal seeds give equal weights at any number of threads. A stopped run
+/// resumes bit for bit if steps limit it and model, text and state are unchanged.
+///
+/// Several ranks may train together (calm/ranks.hpp), each with its own identical model, source and context. The result
+/// is bit-identical to one rank: each rank does 1, 2, 4, ... micro-batches per step. Callbacks are called on all ranks,
+/// `checkpoint` only on rank 0; `stop` must return the same on all. `ranks` is this rank's process group, or null for
+/// one rank; a call without it compiles no code for ranks.
+/// \shows{examples/12_training.cpp}
 
 #include <concepts>
 #include <cstddef>
@@ -26,7 +27,7 @@
 
 namespace calm {
 
-// Fills a span with the next tokens, in whole patches or blocks: B P K or R K tokens.
+/// Fills a span with the next tokens, in whole patches or blocks: B P K or R K tokens.
 template <class Source>
 concept token_source = std::invocable<Source&, std::span<token_id>>;
 
@@ -71,9 +72,9 @@ inline void put_random_patches(key draws, std::span<token_id> tokens, index_t K,
 
 }  // namespace detail
 
-// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics/autoencoder.md). The
-// source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
-// before any weight changes, and the errors of source and callbacks.
+/// Trains an autoencoder that has memory for values and gradients (formulas: docs/mathematics/autoencoder.md). The
+/// source must fill whole patches. Throws errc::usage for an invalid recipe, errc::non_finite naming tensor and step
+/// before any weight changes, and the errors of source and callbacks.
 template <autoencoder_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Space>& model, Source&& source,
@@ -104,8 +105,8 @@ void train_autoencoder(context<typename Space::backend>& ctx, autoencoder<C, Spa
                   ranks);
 }
 
-// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source fills
-// whole blocks of recipe.block_tokens tokens: give text_blocks the same length. Throws as train_autoencoder.
+/// Trains backbone and head of a language model whose autoencoder is trained (docs/mathematics.md). The source fills
+/// whole blocks of recipe.block_tokens tokens: give text_blocks the same length. Throws as train_autoencoder.
 template <model_configuration auto C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& model, Source&& source,
@@ -142,9 +143,9 @@ void train_calm(context<typename Space::backend>& ctx, calm_model<C, Space>& mod
                   ranks);
 }
 
-// Trains an autoregressive model that has memory for values and gradients, at token level or first at patch level
-// (docs/mathematics/autoregressive.md). The source must fill sequences of P tokens, in the first phase of K P tokens:
-// there consecutive blocks of a text follow one another. Throws as train_autoencoder.
+/// Trains an autoregressive model that has memory for values and gradients, at token level or first at patch level
+/// (docs/mathematics/autoregressive.md). The source must fill sequences of P tokens, in the first phase of K P tokens:
+/// there consecutive blocks of a text follow one another. Throws as train_autoencoder.
 template <autoregressive_configuration C, class Space, token_source Source,
           std::convertible_to<process_group*> Ranks = std::nullptr_t>
 void train_autoregressive(context<typename Space::backend>& ctx, autoregressive_model<C, Space>& model, Source&& source,

@@ -1,7 +1,8 @@
 #pragma once
-// AdamW over all parameters that a model's visit() names, with gradient clipping and a check for non-finite gradients
-// (Loshchilov and Hutter 2019; docs/mathematics/optimizers.md).
-// Example: examples/06_network.cpp, main
+/// \file
+/// AdamW over all parameters that a model's visit() names, with gradient clipping and a check for non-finite gradients
+/// (Loshchilov and Hutter 2019; docs/mathematics/optimizers.md).
+/// \shows{examples/06_network.cpp,main}
 
 #include <algorithm>
 #include <cmath>
@@ -25,8 +26,8 @@
 
 namespace calm {
 
-// AdamW with decoupled weight decay, as torch.optim.AdamW. It keeps pointers to the model's parameters: the model must
-// not move while the optimizer lives. `adamw optimizer(model)` deduces the model's space, float or double.
+/// AdamW with decoupled weight decay, as torch.optim.AdamW. It keeps pointers to the model's parameters: the model must
+/// not move while the optimizer lives. `adamw optimizer(model)` deduces the model's space, float or double.
 template <class Space = space<>> class adamw {
     using T = typename Space::scalar;
     using Backend = typename Space::backend;
@@ -36,12 +37,12 @@ template <class Space = space<>> class adamw {
                                        "whose models are only for inference; train in float, then copy the parameters");
 
 public:
-    // All parameters need memory for value and gradient; throws errc::usage naming the first that lacks it, or an
-    // invalid setting.
+    /// All parameters need memory for value and gradient; throws errc::usage naming the first that lacks it, or an
+    /// invalid setting.
     template <class Model>
     explicit adamw(Model& model, adamw_settings const& settings = {}) : adamw(parameters_of(model), settings) {}
-    // From the parameters of a model. With several ranks it updates only this rank's shard and keeps only its state;
-    // all ranks make the same calls in the same order. `work` outlives it.
+    /// From the parameters of a model. With several ranks it updates only this rank's shard and keeps only its state;
+    /// all ranks make the same calls in the same order. `work` outlives it.
     explicit adamw(std::vector<any_parameter<Space>> const& parameters, adamw_settings const& settings = {},
                    data_parallel* work = nullptr) :
         settings_(settings),
@@ -87,10 +88,10 @@ public:
     adamw(adamw const&) = delete;
     adamw& operator=(adamw const&) = delete;
 
-    // One update with the gradients added since the last one; clears them. `loss` is the step's loss, which is checked
-    // too. Returns the gradient norm before clipping. Throws errc::usage naming the first parameter without a gradient
-    // (all that a dry run checks), and errc::non_finite naming the first bad tensor and ctx.step; weights and optimizer
-    // state are then unchanged.
+    /// One update with the gradients added since the last one; clears them. `loss` is the step's loss, which is checked
+    /// too. Returns the gradient norm before clipping. Throws errc::usage naming the first parameter without a gradient
+    /// (all that a dry run checks), and errc::non_finite naming the first bad tensor and ctx.step; weights and
+    /// optimizer state are then unchanged.
     double step(context<Backend>& ctx, double learning_rate, double loss = 0) requires host_memory<Backend> {
         require_gradients(ctx);
         double norm = 0;
@@ -101,25 +102,25 @@ public:
         forget_marks();
         return norm;
     }
-    // Reads the loss from a view.
+    /// Reads the loss from a view.
     double step(context<Backend>& ctx, double learning_rate,
                 vector_view<double const, 1, Backend> const& loss) requires host_memory<Backend> {
         return step(ctx, learning_rate, loss[0]);
     }
-    // Enqueues the update on a device without waiting. The device checks loss and gradients: from the first non-finite
-    // step on it changes nothing until `require_finite` has reported. Throws errc::usage for parameters without
-    // gradients, and errc::non_finite for a learning rate that is not usable.
+    /// Enqueues the update on a device without waiting. The device checks loss and gradients: from the first non-finite
+    /// step on it changes nothing until `require_finite` has reported. Throws errc::usage for parameters without
+    /// gradients, and errc::non_finite for a learning rate that is not usable.
     void step(context<Backend>& ctx, double learning_rate, double loss = 0) requires device_memory<Backend> {
         ask(ctx, learning_rate, loss, nullptr);
     }
-    // Reads the loss in device memory.
+    /// Reads the loss in device memory.
     void step(context<Backend>& ctx, double learning_rate,
               vector_view<double const, 1, Backend> const& loss) requires device_memory<Backend> {
         ask(ctx, learning_rate, 0, loss.data());
     }
 
-    // Outcomes of the last n steps, in order, at most outcomes_kept; waits for a device. There are fewer if a step was
-    // not finite: it and later steps changed nothing, and `require_finite` reports why. Valid until the next call.
+    /// Outcomes of the last n steps, in order, at most outcomes_kept; waits for a device. There are fewer if a step was
+    /// not finite: it and later steps changed nothing, and `require_finite` reports why. Valid until the next call.
     std::span<step_outcome const> outcomes(context<Backend> const& ctx, index_t n) {
         outcomes_.clear();
         if (ctx.is_dry_run()) return outcomes_;
@@ -129,14 +130,14 @@ public:
             outcomes_.push_back(record.steps[u % outcomes_kept]);
         return outcomes_;
     }
-    // Outcome of the last step; waits for a device. Throws as `require_finite`; zeros in a dry run.
+    /// Outcome of the last step; waits for a device. Throws as `require_finite`; zeros in a dry run.
     step_outcome last_outcome(context<Backend> const& ctx) {
         auto const one = outcomes(ctx, 1);
         if (one.empty()) require_finite(ctx);
         return one.empty() ? step_outcome{} : one[0];
     }
-    // Throws errc::non_finite if a step was not finite, naming the first bad tensor and the step, and lets the next
-    // step update again; waits for a device. Gradients stay as they were: see `discard`.
+    /// Throws errc::non_finite if a step was not finite, naming the first bad tensor and the step, and lets the next
+    /// step update again; waits for a device. Gradients stay as they were: see `discard`.
     void require_finite(context<Backend> const& ctx) {
         auto const record = copy_to_host(ctx, memory_.record);
         if (record.bad_update == 0) return;
@@ -151,19 +152,19 @@ public:
                  "expected a finite norm of all gradients together, found " + std::to_string(bad.norm));
         fail(record.bad_step, "expected a finite loss, found " + std::to_string(bad.loss));
     }
-    static constexpr index_t outcomes_kept = detail::outcomes_kept;  // most steps that `outcomes` returns
+    static constexpr index_t outcomes_kept = detail::outcomes_kept;  ///< most steps that `outcomes` returns
 
-    // Clears the gradients added since the last update.
+    /// Clears the gradients added since the last update.
     void discard() {
         for (auto const& mark : marks_)
             detail::memory_of<Backend>::clear(mark.gradient, static_cast<std::size_t>(mark.size) * sizeof(T));
         forget_marks();
     }
 
-    // First and second moment of every parameter, named as in torch's AdamW: exp_avg.<parameter>,
-    // exp_avg_sq.<parameter>; Muon has only the first. With updates() they are the whole optimizer state; each rank has
-    // its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
-    // `copy_state_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
+    /// First and second moment of every parameter, named as in torch's AdamW: exp_avg.NAME and
+    /// exp_avg_sq.NAME; Muon has only the first. With updates() they are the whole optimizer state; each rank
+    /// has its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
+    /// `copy_state_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
     [[nodiscard]] std::vector<optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {
@@ -175,12 +176,12 @@ public:
             return place{copy, begin};
         });
     }
-    // Copies the current optimizer state into what tensors() returned; waits for a device.
+    /// Copies the current optimizer state into what tensors() returned; waits for a device.
     void copy_state_to_host(context<Backend> const& ctx) {
         for_each_copy([&](T* there, std::span<T> here) { copy_to_host(ctx, here, there); });
     }
-    // Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
-    // sizes. All ranks call it.
+    /// Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
+    /// sizes. All ranks call it.
     [[nodiscard]] std::vector<optimizer_tensor> gather_state() {
         copies_.resize(work_->rank() == 0 ? 2 * slots_.size() : 0);
         auto all = tensors_of([&](std::size_t i, bool second, T*) {
@@ -200,10 +201,10 @@ public:
         }
         return all;
     }
-    // Frees the copies.
+    /// Frees the copies.
     void forget_copies() { copies_ = {}; }
-    // Resumes after `updates` updates, with the state that tensors() was filled with. The state of hidden matrices
-    // began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
+    /// Resumes after `updates` updates, with the state that tensors() was filled with. The state of hidden matrices
+    /// began at zero after `hidden_from` updates. Throws errc::usage unless 0 <= hidden_from <= updates.
     void resume_after(context<Backend> const& ctx, index_t updates, index_t hidden_from = 0) {
         require(updates >= 0, errc::usage, "calm::adamw: expected a number of updates of at least 0");
         require(hidden_from >= 0 && hidden_from <= updates, errc::usage,
@@ -214,10 +215,10 @@ public:
         for_each_copy([&](T* there, std::span<T const> here) { copy_to_device(ctx, there, here); });
     }
 
-    // Updates made so far, or enqueued on a device; the bias corrections depend on it.
+    /// Updates made so far, or enqueued on a device; the bias corrections depend on it.
     [[nodiscard]] index_t updates() const { return updates_; }
-    [[nodiscard]] adamw_settings const& settings() const { return settings_; }  // as given
-    // Arena of the optimizer state and the partial sums, for the memory plan.
+    [[nodiscard]] adamw_settings const& settings() const { return settings_; }  ///< as given
+    /// Arena of the optimizer state and the partial sums, for the memory plan.
     [[nodiscard]] arena<Backend> const& state_arena() const { return state_arena_; }
 
 private:
@@ -389,7 +390,7 @@ private:
     std::vector<std::vector<T>> copies_;  // host copies of the state, two per parameter, after tensors()
 };
 
-// `adamw optimizer(model)` deduces the model's space.
+/// `adamw optimizer(model)` deduces the model's space.
 template <class Model> adamw(Model&, adamw_settings const& = {}) -> adamw<space_of<Model>>;
 
 }  // namespace calm

@@ -1,6 +1,7 @@
 #pragma once
-// Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics/optimizers.md).
-// Example: tests/train/schedule_test.cpp, the_cosine_ends_at_the_floor
+/// \file
+/// Learning rates by step number, from 0, or by progress of the run (formulas in docs/mathematics/optimizers.md).
+/// \shows{tests/train/schedule_test.cpp,the_cosine_ends_at_the_floor}
 
 #include <algorithm>
 #include <cmath>
@@ -11,31 +12,31 @@
 
 namespace calm {
 
-// The learning rate of every step. It rises during the warm-up as peak * (step + 1) / warmup, then stays, or falls
-// along half a cosine to floor * peak at the last step. In a run of unknown length the cosine falls with time instead.
+/// The learning rate of every step. It rises during the warm-up as peak * (step + 1) / warmup, then stays, or falls
+/// along half a cosine to floor * peak at the last step. In a run of unknown length the cosine falls with time instead.
 class schedule {
 public:
-    // Warm-up, then constant: the published recipe. Throws errc::usage unless peak > 0 and warmup >= 0.
+    /// Warm-up, then constant: the published recipe. Throws errc::usage unless peak > 0 and warmup >= 0.
     static schedule constant(double peak, index_t warmup) { return {peak, warmup, 0, 1}; }
 
-    // Warm-up, then a cosine that reaches floor * peak at the last step, total - 1. Throws errc::usage unless total >
-    // warmup and 0 <= floor <= 1. The usual floor is a tenth: a run that is resumed afterwards still learns.
+    /// Warm-up, then a cosine that reaches floor * peak at the last step, total - 1. Throws errc::usage unless total >
+    /// warmup and 0 <= floor <= 1. The usual floor is a tenth: a run that is resumed afterwards still learns.
     static schedule cosine(double peak, index_t warmup, index_t total, double floor = 0.1) {
         require(total > warmup, errc::usage, "calm::schedule: expected more steps in total than the ", warmup,
                 " of warm-up, found ", total);
         return {peak, warmup, total, floor};
     }
 
-    // For a run limited by time: the cosine falls with the progress of the run from its beginning to its end, and the
-    // warm-up, in steps, is a factor. Throws errc::usage unless warmup >= 0 and 0 <= floor <= 1.
+    /// For a run limited by time: the cosine falls with the progress of the run from its beginning to its end, and the
+    /// warm-up, in steps, is a factor. Throws errc::usage unless warmup >= 0 and 0 <= floor <= 1.
     static schedule cosine_of_time(double peak, index_t warmup, double floor = 0.1) {
         schedule made{peak, warmup, 0, floor};
         made.of_time_ = true;
         return made;
     }
 
-    // Learning rate of `step`; steps after the last have the last one. `done`, in [0, 1], is the progress before the
-    // step and counts only for cosine_of_time.
+    /// Learning rate of `step`; steps after the last have the last one. `done`, in [0, 1], is the progress before the
+    /// step and counts only for cosine_of_time.
     [[nodiscard]] double operator()(index_t step, double done = 0) const {
         double const peak = of_time_ ? peak_ * fallen(done) : peak_;
         if (step < warmup_) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_);

@@ -1,7 +1,8 @@
 #pragma once
-// How `calm train` trains on text: the split of the time between autoencoder and language model, and their recipes.
-// docs/configurations/train-text.md has the measurements behind the numbers.
-// Example: apps/run/text_plan.cpp, reason_of_warmup
+/// \file
+/// How `calm train` trains on text: the split of the time between autoencoder and language model, and their recipes.
+/// docs/configurations/train-text.md has the measurements behind the numbers.
+/// \shows{apps/run/text_plan.cpp,reason_of_warmup}
 
 #include <algorithm>
 #include <optional>
@@ -10,25 +11,25 @@
 
 namespace calm {
 
-// What decides the recipes for a text.
+/// What decides the recipes for a text.
 struct text_setting {
-    index_t K = 4;                 // tokens per patch; 1 for an autoregressive model
-    bool is_generated = false;     // stories or another grammar, which has no unseen patches
-    bool has_own_symbols = false;  // symbols of a generated source, not text
-    double minutes = 0;            // of the whole run; 0 if steps limit it
+    index_t K = 4;                 ///< tokens per patch; 1 for an autoregressive model
+    bool is_generated = false;     ///< stories or another grammar, which has no unseen patches
+    bool has_own_symbols = false;  ///< symbols of a generated source, not text
+    double minutes = 0;            ///< of the whole run; 0 if steps limit it
 };
 
-inline constexpr double most_autoencoder_minutes = 4;      // enough for an autoencoder of text
-inline constexpr index_t longest_autoencoder_warmup = 50;  // steps
-inline constexpr index_t longest_text_warmup = 200;        // steps, of a language model
+inline constexpr double most_autoencoder_minutes = 4;      ///< enough for an autoencoder of text
+inline constexpr index_t longest_autoencoder_warmup = 50;  ///< steps
+inline constexpr index_t longest_text_warmup = 200;        ///< steps, of a language model
 
-// Minutes of the autoencoder, given those of both models: a quarter, at most 4.
+/// Minutes of the autoencoder, given those of both models: a quarter, at most 4.
 constexpr double minutes_of_autoencoder(double minutes) {
     return std::min(most_autoencoder_minutes, minutes / 4);
 }
 
-// Warm-up in steps, at most `longest`: a tenth of the steps or, if minutes limit the run, of the steps that one core
-// does in them.
+/// Warm-up in steps, at most `longest`: a tenth of the steps or, if minutes limit the run, of the steps that one core
+/// does in them.
 inline index_t warmup_of_text(std::optional<index_t> steps, std::optional<double> minutes, index_t longest) {
     constexpr double per_minute = 50;
     double const tenth = steps ? static_cast<double>(*steps) / 10 : per_minute * minutes.value_or(0);
@@ -50,7 +51,7 @@ constexpr index_t sequence_of_text(text_setting const& text) {
 
 }  // namespace detail
 
-// Recipe of an autoencoder for text, without its length and warm-up.
+/// Recipe of an autoencoder for text, without its length and warm-up.
 inline autoencoder_recipe autoencoder_recipe_of_text(text_setting const& text) {
     autoencoder_recipe r;
     r.batch_tokens = detail::in_patches(2048, text.K, 1);  // larger steps would be too few
@@ -61,17 +62,17 @@ inline autoencoder_recipe autoencoder_recipe_of_text(text_setting const& text) {
     return r;
 }
 
-// Tokens per sequence of a language model of text, in whole patches.
+/// Tokens per sequence of a language model of text, in whole patches.
 constexpr index_t block_of_text(text_setting const& text) {
     return detail::in_patches(detail::sequence_of_text(text), text.K, 2);
 }
-// Sequences per step with so many tokens each: many small steps.
+/// Sequences per step with so many tokens each: many small steps.
 constexpr index_t sequences_of_text(index_t block_tokens) {
     return block_tokens >= 256 ? 8 : 16;
 }
 
-// Recipe of a CALM for text, without a length and a warm-up. Few samples and targets are enough for the loss of a small
-// model; a head that drafts tokens needs fewer still, because most of its signal is their cross-entropy.
+/// Recipe of a CALM for text, without a length and a warm-up. Few samples and targets are enough for the loss of a
+/// small model; a head that drafts tokens needs fewer still, because most of its signal is their cross-entropy.
 template <class Objective> calm_recipe<Objective> calm_recipe_of_text(text_setting const& text) {
     calm_recipe<Objective> r;
     r.block_tokens = block_of_text(text);

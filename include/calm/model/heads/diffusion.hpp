@@ -1,8 +1,9 @@
 #pragma once
-// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics/heads.md). A network
-// predicts the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes it
-// step by step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
-// Example: tests/model/heads_diffusion_test.cpp, samples_start_where_no_step_multiplies_much
+/// \file
+/// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics/heads.md). A network
+/// predicts the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes
+/// it step by step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
+/// \shows{tests/model/heads_diffusion_test.cpp,samples_start_where_no_step_multiplies_much}
 
 #include <cmath>
 #include <span>
@@ -17,8 +18,8 @@
 
 namespace calm {
 
-// The signal variance remaining at a step (alpha bar) of the cosine schedule; 1 before step 0. The last step keeps a
-// thousandth, where the cosine would leave nothing.
+/// The signal variance remaining at a step (alpha bar) of the cosine schedule; 1 before step 0. The last step keeps a
+/// thousandth, where the cosine would leave nothing.
 CALM_HD inline double diffusion_signal(index_t step) {
     constexpr double quarter = 1.5707963267948966;
     auto const cosine = [&](index_t at) {
@@ -29,15 +30,15 @@ CALM_HD inline double diffusion_signal(index_t step) {
     return ratio * ratio * (last ? 0.001 : 1.0);
 }
 
-// One reverse step, between the signal at the step and the signal before it.
+/// One reverse step, between the signal at the step and the signal before it.
 struct diffusion_step {
-    double signal;    // remaining at the step
-    double noise;     // 1 - signal
-    double beta;      // variance that the forward step adds
-    double variance;  // posterior variance of the previous state, given target and state
-    double range;     // log(beta / variance): the network interpolates between the two
+    double signal;    ///< remaining at the step
+    double noise;     ///< 1 - signal
+    double beta;      ///< variance that the forward step adds
+    double variance;  ///< posterior variance of the previous state, given target and state
+    double range;     ///< log(beta / variance): the network interpolates between the two
 
-    // From the signal `before` the step (1 at the first step) to the signal `at` it.
+    /// From the signal `before` the step (1 at the first step) to the signal `at` it.
     CALM_HD diffusion_step(double before, double at) :
         signal(at), noise(1 - at), beta(1 - at / before), variance(beta * (1 - before) / noise),
         range(std::log(beta / variance)) {}
@@ -132,32 +133,32 @@ template <class T> struct variational_bits {
 
 }  // namespace detail
 
-// The steps of sampling: evenly spaced, without those after `start`; a single step is `start` itself. The network runs
-// once per step.
-// Sampling starts from pure noise, so the signal at its first step must be small. A step from near-zero signal
-// multiplies every error of the network: by 347 from the published step 999 to 989, by 2 from 989 to 979. So the
-// default start is the last step with a signal of at least 1e-4.
+/// The steps of sampling: evenly spaced, without those after `start`; a single step is `start` itself. The network runs
+/// once per step.
+/// Sampling starts from pure noise, so the signal at its first step must be small. A step from near-zero signal
+/// multiplies every error of the network: by 347 from the published step 999 to 989, by 2 from 989 to 979. So the
+/// default start is the last step with a signal of at least 1e-4.
 struct diffusion_sampling {
-    static constexpr index_t published_start = path_steps - 1;  // the last step
+    static constexpr index_t published_start = path_steps - 1;  ///< the last step
 
-    index_t steps = 100;  // number of spaced steps, 1 to 1000
-    index_t start = 992;  // 0 to 999
+    index_t steps = 100;  ///< number of spaced steps, 1 to 1000
+    index_t start = 992;  ///< 0 to 999
 
-    // The number of steps taken.
+    /// The number of steps taken.
     [[nodiscard]] constexpr index_t count() const {
         index_t n = steps;
         while (n > 1 && spaced(n - 1) > start) --n;
         return n;
     }
-    // The training step of sampling step i < count().
+    /// The training step of sampling step i < count().
     [[nodiscard]] constexpr std::int32_t trained_step(index_t i) const {
         return static_cast<std::int32_t>(steps == 1 ? start : spaced(i));
     }
-    // Reverse step i: to step i - 1, or to the target if i = 0.
+    /// Reverse step i: to step i - 1, or to the target if i = 0.
     [[nodiscard]] diffusion_step step(index_t i) const {
         return {i > 0 ? diffusion_signal(trained_step(i - 1)) : 1.0, diffusion_signal(trained_step(i))};
     }
-    // Visits every field.
+    /// Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(detail::steps_field, self.steps);
         visitor(number_field{.key = "start",
@@ -181,51 +182,51 @@ private:
 
 template <model_configuration auto C, class Space> struct diffusion_head;
 
-// The diffusion head: its size and names.
+/// The diffusion head: its size and names.
 struct diffusion {
-    index_t num_mlp_layers = 4;  // blocks
+    index_t num_mlp_layers = 4;  ///< blocks
 
-    static constexpr std::string_view name = "diffusion";                     // on command lines and in files
-    static constexpr std::string_view architecture = "DiffusionTransformer";  // in files
-    static constexpr std::string_view type = "calm::diffusion";               // C++ type name
-    using objective = paired_objective;                                       // N
-    using sampling = diffusion_sampling;                                      // steps and start of sampling
-    // The head's network.
+    static constexpr std::string_view name = "diffusion";                     ///< on command lines and in files
+    static constexpr std::string_view architecture = "DiffusionTransformer";  ///< in files
+    static constexpr std::string_view type = "calm::diffusion";               ///< C++ type name
+    using objective = paired_objective;                                       ///< N
+    using sampling = diffusion_sampling;                                      ///< steps and start of sampling
+    /// The head's network.
     template <model_configuration auto C, class Space> using network = diffusion_head<C, Space>;
 
-    // FLOPs of the products.
+    /// FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         return flops::adaln(at, 2, num_mlp_layers, diffusion_sampling{}.count());
     }
-    // Tensors of the network.
+    /// Tensors of the network.
     void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 2, num_mlp_layers); });
     }
-    // Visits every size.
+    /// Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(detail::size_field("num_mlp_layers", "blocks", limits::layers), self.num_mlp_layers);
     }
     friend constexpr bool operator==(diffusion const&, diffusion const&) = default;
 };
 
-// Draws N samples of the next latent for each of R hidden states, starting from noise; the loss takes one step per
-// sample. The network is initialised to zero: it predicts zero noise and a variance between the two bounds.
+/// Draws N samples of the next latent for each of R hidden states, starting from noise; the loss takes one step per
+/// sample. The network is initialised to zero: it predicts zero noise and a variance between the two bounds.
 template <model_configuration auto C, class Space = space<>>
 struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
-    using base = paired_head<C, Space, diffusion_head>;  // types of the interface, loss in chunks, noise
+    using base = paired_head<C, Space, diffusion_head>;  ///< types of the interface, loss in chunks, noise
     using base::D, base::L, base::base, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  ///< blocks
+    /// Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 2, depth, Space>::numbers_per_sample + 8 * L;
 
-    adaln_network<L, D, 2, depth, Space> net;  // predicts noise and log variance
-    diffusion_sampling sampling;               // settings of `sample`
+    adaln_network<L, D, 2, depth, Space> net;  ///< predicts noise and log variance
+    diffusion_sampling sampling;               ///< settings of `sample`
 
-    // z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from `rngs` (R), one per row;
-    // sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the substream
-    // substream_key, times `scale`. Restores ctx.saved on return. Throws as denoise does.
+    /// z (R N, L): draws N samples for every hidden state (R, D). The starting noise comes from `rngs` (R), one per
+    /// row; sample i of a key uses its normals i L .. i L + L - 1. The noise that each step adds comes from the
+    /// substream substream_key, times `scale`. Restores ctx.saved on return. Throws as denoise does.
     void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const of_places(ctx.workspace);
@@ -236,9 +237,9 @@ struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
         });
     }
 
-    // Turns the noise z (R N, L) into samples for hidden states (R, D), in place. At step i, from sampling.count() - 1
-    // down to 1, fill(i, noise) provides the noise (R N, L) to add, times `scale`. Throws errc::usage if the number of
-    // steps or the start is out of range.
+    /// Turns the noise z (R N, L) into samples for hidden states (R, D), in place. At step i, from sampling.count() - 1
+    /// down to 1, fill(i, noise) provides the noise (R N, L) to add, times `scale`. Throws errc::usage if the number of
+    /// steps or the start is out of range.
     template <class Fill>
     void denoise(context<Backend>& ctx, latents const& z, hidden_view const& hidden, double scale,
                  Fill const& fill) const {
@@ -263,8 +264,8 @@ struct diffusion_head : paired_head<C, Space, diffusion_head<C, Space>> {
         }
     }
 
-    // With given noise. Each sample's loss is the mean over L of (noise - guess)^2 plus the variational term in bits,
-    // whose gradient reaches only the variance.
+    /// With given noise. Each sample's loss is the mean over L of (noise - guess)^2 plus the variational term in bits,
+    /// whose gradient reaches only the variance.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
                            gradients_type const& out, objective const&, noise_type const& noise) {
         arena_scope const scope(ctx.saved);

@@ -1,8 +1,9 @@
 #pragma once
-// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics/heads.md): a network learns the velocity along
-// straight paths from noise to targets; sampling integrates it. Sizes: R positions, N samples per position; sample n of
-// position r is row r N + n.
-// Example: tests/model/heads_flow_test.cpp, a_language_model_trains_and_samples_with_a_flow_head
+/// \file
+/// Flow matching (Lipman et al. 2023; Flow matching in docs/mathematics/heads.md): a network learns the velocity along
+/// straight paths from noise to targets; sampling integrates it. Sizes: R positions, N samples per position; sample n
+/// of position r is row r N + n.
+/// \shows{tests/model/heads_flow_test.cpp,a_language_model_trains_and_samples_with_a_flow_head}
 
 #include <span>
 #include <string_view>
@@ -16,14 +17,14 @@
 
 namespace calm {
 
-// How sampling integrates the velocity: by Euler's rule (velocity at the start of each step) or the midpoint rule.
+/// How sampling integrates the velocity: by Euler's rule (velocity at the start of each step) or the midpoint rule.
 struct flow_sampling {
-    index_t steps = 10;  // equal steps, 1 to 1000
-    index_t order = 2;   // 1: Euler's rule; 2: midpoint rule
+    index_t steps = 10;  ///< equal steps, 1 to 1000
+    index_t order = 2;   ///< 1: Euler's rule; 2: midpoint rule
 
-    // Number of network evaluations.
+    /// Number of network evaluations.
     [[nodiscard]] constexpr index_t evaluations() const { return order * steps; }
-    // Visits every field.
+    /// Visits every field.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(detail::steps_field, self.steps);
         visitor(number_field{.key = "order",
@@ -37,51 +38,51 @@ struct flow_sampling {
 
 template <model_configuration auto C, class Space> struct flow_head;
 
-// The flow head: its size and names.
+/// The flow head: its size and names.
 struct flow {
-    index_t num_mlp_layers = 4;  // blocks
+    index_t num_mlp_layers = 4;  ///< blocks
 
-    static constexpr std::string_view name = "flow";                     // on command lines and in files
-    static constexpr std::string_view architecture = "FlowTransformer";  // in files
-    static constexpr std::string_view type = "calm::flow";               // C++ type name
-    using objective = paired_objective;                                  // N
-    using sampling = flow_sampling;                                      // steps and integration rule
-    // The head's network.
+    static constexpr std::string_view name = "flow";                     ///< on command lines and in files
+    static constexpr std::string_view architecture = "FlowTransformer";  ///< in files
+    static constexpr std::string_view type = "calm::flow";               ///< C++ type name
+    using objective = paired_objective;                                  ///< N
+    using sampling = flow_sampling;                                      ///< steps and integration rule
+    /// The head's network.
     template <model_configuration auto C, class Space> using network = flow_head<C, Space>;
 
-    // FLOPs of the products.
+    /// FLOPs of the products.
     [[nodiscard]] constexpr head_flops flops(head_dimensions const& at) const {
         return flops::adaln(at, 1, num_mlp_layers, flow_sampling{}.evaluations());
     }
-    // Tensors of the network.
+    /// Tensors of the network.
     void tensors(head_dimensions const& at, tensor_shapes& to) const {
         to.inside("net", [&] { detail::add_adaln_tensors(to, at, 1, num_mlp_layers); });
     }
-    // Visits every size.
+    /// Visits every size.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         visitor(detail::size_field("num_mlp_layers", "blocks", limits::layers), self.num_mlp_layers);
     }
     friend constexpr bool operator==(flow const&, flow const&) = default;
 };
 
-// Draws N samples of the next latent for each of R hidden states, by following paths that start from noise; the loss
-// compares velocities. The network is initialised to zero, so at first paths do not move.
+/// Draws N samples of the next latent for each of R hidden states, by following paths that start from noise; the loss
+/// compares velocities. The network is initialised to zero, so at first paths do not move.
 template <model_configuration auto C, class Space = space<>>
 struct flow_head : paired_head<C, Space, flow_head<C, Space>> {
-    using base = paired_head<C, Space, flow_head>;  // types of the interface, loss in chunks, noise
+    using base = paired_head<C, Space, flow_head>;  ///< types of the interface, loss in chunks, noise
     using base::D, base::L, base::base, base::loss_and_gradient;
     using typename base::T, typename base::Backend, typename base::inputs_type, typename base::gradients_type,
         typename base::objective, typename base::hidden_view, typename base::latents, typename base::noise_type;
-    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  // blocks
-    // Elements of memory per sample during training, in ctx.saved and ctx.workspace.
+    static constexpr std::size_t depth = static_cast<std::size_t>(C.head.num_mlp_layers);  ///< blocks
+    /// Elements of memory per sample during training, in ctx.saved and ctx.workspace.
     static constexpr index_t numbers_per_sample = adaln_network<L, D, 1, depth, Space>::numbers_per_sample + 7 * L;
 
-    adaln_network<L, D, 1, depth, Space> net;  // predicts the velocity
-    flow_sampling sampling;                    // settings of `sample`
+    adaln_network<L, D, 1, depth, Space> net;  ///< predicts the velocity
+    flow_sampling sampling;                    ///< settings of `sample`
 
-    // z (R N, L): draws N samples for every hidden state (R, D). The noise comes from `rngs` (R), one per row, times
-    // `scale`; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return. Throws as follow
-    // does.
+    /// z (R N, L): draws N samples for every hidden state (R, D). The noise comes from `rngs` (R), one per row, times
+    /// `scale`; sample i of a key uses its normals i L .. i L + L - 1. Restores ctx.saved on return. Throws as follow
+    /// does.
     void sample(context<Backend>& ctx, latents const& z, inputs_type const& in, std::span<row_rng const> rngs,
                 double scale = 1) const {
         arena_scope const of_places(ctx.workspace);
@@ -90,8 +91,8 @@ struct flow_head : paired_head<C, Space, flow_head<C, Space>> {
         follow(ctx, z, in.hidden);
     }
 
-    // Moves z (R N, L) from the start to the end of its paths, given hidden states (R, D). Throws errc::usage for fewer
-    // than one step or an unknown order.
+    /// Moves z (R N, L) from the start to the end of its paths, given hidden states (R, D). Throws errc::usage for
+    /// fewer than one step or an unknown order.
     void follow(context<Backend>& ctx, latents const& z, hidden_view const& hidden) const {
         require(sampling.steps >= 1, errc::usage, "calm::flow_head: expected at least one step of a path, found ",
                 sampling.steps);
@@ -118,7 +119,7 @@ struct flow_head : paired_head<C, Space, flow_head<C, Space>> {
         }
     }
 
-    // With given noise. Each sample's loss is the mean over L of |v - (target - start)|^2 at one time on its path.
+    /// With given noise. Each sample's loss is the mean over L of |v - (target - start)|^2 at one time on its path.
     void loss_and_gradient(context<Backend>& ctx, total_view<Backend> const& total, inputs_type const& in,
                            gradients_type const& out, objective const&, noise_type const& noise) {
         arena_scope const scope(ctx.saved);

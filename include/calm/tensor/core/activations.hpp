@@ -1,8 +1,9 @@
 #pragma once
-// Activations: rows that a layer saves or passes to the next layer. A device that multiplies in bf16 stores them in
-// bf16 where the layer allows it, which halves memory and traffic. Residual sums, inputs of norms and everything else
-// stay fp32.
-// Example: tests/tensor/activations_test.cpp, activations_are_rounded_where_products_round
+/// \file
+/// Activations: rows that a layer saves or passes to the next layer. A device that multiplies in bf16 stores them in
+/// bf16 where the layer allows it, which halves memory and traffic. Residual sums, inputs of norms and everything else
+/// stay fp32.
+/// \shows{tests/tensor/activations_test.cpp,activations_are_rounded_where_products_round}
 
 #include <concepts>
 #include <type_traits>
@@ -73,11 +74,11 @@ struct activation_rows<T, Columns, Backend> {
 
 }  // namespace detail
 
-// Rows (R, Columns): for float on a device a type that may hold bf16, otherwise a view. A view converts to it.
+/// Rows (R, Columns): for float on a device a type that may hold bf16, otherwise a view. A view converts to it.
 template <class T, index_t Columns, class Backend>
 using activations = typename detail::activation_rows<T, Columns, Backend>::type;
 
-// Takes memory for that many rows: bf16 if this context multiplies that many rows in bf16.
+/// Takes memory for that many rows: bf16 if this context multiplies that many rows in bf16.
 template <class T, index_t Columns, class Backend>
 activations<T, Columns, Backend> take_activations(context<Backend> const& ctx, arena<Backend>& memory, index_t rows) {
     extents<dyn, Columns> const shape(rows);
@@ -87,15 +88,15 @@ activations<T, Columns, Backend> take_activations(context<Backend> const& ctx, a
     return memory.template take<T>(shape);
 }
 
-// How a layer stores its result: `numbers` in full precision, `activations` possibly in bf16.
+/// How a layer stores its result: `numbers` in full precision, `activations` possibly in bf16.
 enum class result_as { numbers, activations };
 
-// A layer's result, rows (R, Columns).
+/// A layer's result, rows (R, Columns).
 template <result_as How, class T, index_t Columns, class Backend>
 using result_rows = std::conditional_t<How == result_as::activations, activations<T, Columns, Backend>,
                                        matrix_view<T, Columns, Backend>>;
 
-// Takes memory for a layer's result of that many rows.
+/// Takes memory for a layer's result of that many rows.
 template <result_as How, class T, index_t Columns, class Backend>
 result_rows<How, T, Columns, Backend> take_result(context<Backend> const& ctx, arena<Backend>& memory, index_t rows) {
     if constexpr (How == result_as::activations)
@@ -104,12 +105,12 @@ result_rows<How, T, Columns, Backend> take_result(context<Backend> const& ctx, a
         return memory.template take<T>(extents<dyn, Columns>(rows));
 }
 
-// Calls f with the rows as views, all fp32 or all bf16. Throws errc::usage for a mixture.
+/// Calls f with the rows as views, all fp32 or all bf16. Throws errc::usage for a mixture.
 template <class F, class... T, index_t... Columns, class Backend>
 void with_numbers(F const& f, view<T, extents<dyn, Columns>, Backend> const&... x) {
     f(x...);
 }
-// For rows on a device.
+/// For rows on a device.
 template <class F, class... T, index_t... Columns, class Backend>
 void with_numbers(F const& f, detail::device_activations<T, Columns, Backend> const&... x) {
     bool const any = (x.is_rounded() || ...), all = (x.is_rounded() && ...);

@@ -1,7 +1,8 @@
 #pragma once
-// One bump allocator for each kind of memory: parameters, gradients, optimizer state, saved activations, workspace.
-// After its first round of use an arena is one block, and later rounds allocate nothing.
-// Example: tests/tensor/arena_test.cpp, rewinding_frees_later_allocations
+/// \file
+/// One bump allocator for each kind of memory: parameters, gradients, optimizer state, saved activations, workspace.
+/// After its first round of use an arena is one block, and later rounds allocate nothing.
+/// \shows{tests/tensor/arena_test.cpp,rewinding_frees_later_allocations}
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace calm {
 
-// A bump allocator; memory is released in reverse order. Not thread-safe.
+/// A bump allocator; memory is released in reverse order. Not thread-safe.
 template <class Backend = cpu> class arena {
     using memory = detail::memory_of<Backend>;
     static constexpr std::size_t alignment = detail::memory_alignment;
@@ -25,28 +26,29 @@ template <class Backend = cpu> class arena {
     static constexpr bool watched = requires { memory::red_zone; };
 
 public:
-    // The name must outlive the arena. The constructor allocates nothing.
+    /// The name must outlive the arena. The constructor allocates nothing.
     explicit arena(std::string_view name) : name_(name) {}
+    /// A moved-from arena has no memory. It may only be destroyed, or another arena may be assigned to it.
     arena(arena&&) noexcept = default;
     arena& operator=(arena&&) noexcept = default;
 
-    // Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory if there is not
-    // enough, or if the size of the shape overflows.
+    /// Uninitialised memory for the shape, valid until the arena is rewound past it. Throws errc::memory if there is
+    /// not enough, or if the size of the shape overflows.
     template <class T, class Extents> view<T, Extents, Backend> take(Extents const& shape) {
         std::array<index_t, Extents::rank + 1> sizes{};
         for (std::size_t r = 0; r < Extents::rank; ++r) sizes[r] = shape[r];
         return {static_cast<T*>(take_sizes({sizes.data(), Extents::rank}, sizeof(T))), shape};
     }
 
-    // A fill level, for the same arena's `rewind`.
+    /// A fill level, for the same arena's `rewind`.
     struct mark {
-        std::size_t block = 0;  // the block in use
-        std::size_t used = 0;   // bytes used in it
-        std::size_t total = 0;  // bytes used in all blocks
+        std::size_t block = 0;  ///< the block in use
+        std::size_t used = 0;   ///< bytes used in it
+        std::size_t total = 0;  ///< bytes used in all blocks
     };
-    [[nodiscard]] mark here() const { return {current_, used_, total_}; }  // for rewind
+    [[nodiscard]] mark here() const { return {current_, used_, total_}; }  ///< for rewind
 
-    // Frees all memory taken since the mark. Rewinding to the start merges several blocks into one.
+    /// Frees all memory taken since the mark. Rewinding to the start merges several blocks into one.
     void rewind(mark m) {
         if constexpr (watched)
             for (; !pieces_.empty() && pieces_.back().total >= m.total; pieces_.pop_back())
@@ -59,15 +61,15 @@ public:
             add_block(peak_);
         }
     }
-    void clear() { rewind({}); }  // frees everything
+    void clear() { rewind({}); }  ///< frees everything
 
-    // Turns the backend's checks of later allocations on or off; off in a dry run, which writes no memory.
+    /// Turns the backend's checks of later allocations on or off; off in a dry run, which writes no memory.
     void watch([[maybe_unused]] bool on) { watches_ = on; }
 
-    [[nodiscard]] std::string name() const { return std::string(name_); }  // for messages
-    [[nodiscard]] std::size_t used() const { return total_; }              // bytes in use, alignment included
-    [[nodiscard]] std::size_t peak() const { return peak_; }               // most bytes ever in use
-    // Allocations made so far. While the count stays, memory taken after the same mark has the same address.
+    [[nodiscard]] std::string name() const { return std::string(name_); }  ///< for messages
+    [[nodiscard]] std::size_t used() const { return total_; }              ///< bytes in use, alignment included
+    [[nodiscard]] std::size_t peak() const { return peak_; }               ///< most bytes ever in use
+    /// Allocations made so far. While the count stays, memory taken after the same mark has the same address.
     [[nodiscard]] std::size_t allocations() const { return allocations_; }
 
 private:
@@ -138,10 +140,10 @@ private:
     std::size_t allocations_ = 0;
 };
 
-// Frees, at the end of the scope, all memory taken from an arena within it.
+/// Frees, at the end of the scope, all memory taken from an arena within it.
 template <class Backend> class arena_scope {
 public:
-    // Begins the scope.
+    /// Begins the scope.
     explicit arena_scope(arena<Backend>& a) : arena_(a), mark_(a.here()) {}
     ~arena_scope() { arena_.rewind(mark_); }
     arena_scope(arena_scope const&) = delete;

@@ -1,8 +1,9 @@
 #pragma once
-// A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals. Not
-// thread-safe: one call at a time. On the CPU several threads may compute with one constant model, each with its own
-// context.
-// Example: tests/tensor/context_test.cpp, keys_hold_the_seed_the_stream_and_the_step
+/// \file
+/// A context says where and how operations run: threads, workspace, the key of random numbers. There are no globals.
+/// Not thread-safe: one call at a time. On the CPU several threads may compute with one constant model, each with its
+/// own context.
+/// \shows{tests/tensor/context_test.cpp,keys_hold_the_seed_the_stream_and_the_step}
 
 #include <algorithm>
 #include <array>
@@ -144,8 +145,8 @@ private:
 
 }  // namespace detail
 
-// The order in which the host runs the blocks of a kernel and the threads of a block. If results differ between orders,
-// a barrier is missing or blocks depend on each other.
+/// The order in which the host runs the blocks of a kernel and the threads of a block. If results differ between
+/// orders, a barrier is missing or blocks depend on each other.
 enum class thread_order { ascending, descending, permuted };
 
 template <class Backend = cpu> class context;
@@ -163,33 +164,33 @@ struct float_products {
 
 }  // namespace detail
 
-// The context of the host backends `cpu` and `blocks`. For devices see device/emulated/context.hpp and
-// device/cuda/context.hpp.
+/// The context of the host backends `cpu` and `blocks`. For devices see device/emulated/context.hpp and
+/// device/cuda/context.hpp.
 template <class Backend> class context : public detail::context_base<Backend> {
     static_assert(host_memory<Backend>, "calm::context: this backend has another context: include its header");
 
 public:
-    // threads: 0 means one per hardware thread; give 1 if your program has threads of its own. The calling thread is
-    // one of them, the others start with the first call that needs them. A seed gives the same bits for any number of
-    // threads.
+    /// threads: 0 means one per hardware thread; give 1 if your program has threads of its own. The calling thread is
+    /// one of them, the others start with the first call that needs them. A seed gives the same bits for any number of
+    /// threads.
     explicit context(std::uint64_t run_seed = 0, int threads = 0) :
         detail::context_base<Backend>(run_seed), threads_(threads > 0 ? threads : detail::threads_of_the_machine()) {}
 
-    thread_order order = thread_order::ascending;      // of `blocks`
-    detail::float_products const* products = nullptr;  // of `cpu`; null: in fp32
-    // Of `cpu`: products with weights (n, k) sum every row in one order, so the bits of a row do not depend on the
-    // number of rows. Products of more than about 32 rows are then up to a third slower.
+    thread_order order = thread_order::ascending;      ///< of `blocks`
+    detail::float_products const* products = nullptr;  ///< of `cpu`; null: in fp32
+    /// Of `cpu`: products with weights (n, k) sum every row in one order, so the bits of a row do not depend on the
+    /// number of rows. Products of more than about 32 rows are then up to a third slower.
     bool independent_rows = false;
-    int8_weights* int8 = nullptr;  // of `cpu`: matrices held in int8, or null; use_int8_weights sets it
-    // How `matmul` multiplies by them; use_int8_weights sets it.
+    int8_weights* int8 = nullptr;  ///< of `cpu`: matrices held in int8, or null; use_int8_weights sets it
+    /// How `matmul` multiplies by them; use_int8_weights sets it.
     void (*multiply_int8)(context<cpu>&, detail::product<float, float, float> const&,
                           detail::int8_matrix const&) = nullptr;
 
-    [[nodiscard]] int threads() const { return threads_; }  // at least 1
-    void wait() const {}                                    // nothing to wait for: operations have finished
+    [[nodiscard]] int threads() const { return threads_; }  ///< at least 1
+    void wait() const {}                                    ///< nothing to wait for: operations have finished
 
-    // Calls f(task) or f(task, thread) once for each task 0 .. tasks - 1, in any order; 0 <= thread < threads(). Tasks
-    // must be independent and must not throw.
+    /// Calls f(task) or f(task, thread) once for each task 0 .. tasks - 1, in any order; 0 <= thread < threads(). Tasks
+    /// must be independent and must not throw.
     template <class F> void parallel(index_t tasks, F const& f) const {
         if (this->is_dry_run() || tasks <= 0) return;
         run_tasks(
@@ -203,8 +204,8 @@ public:
             std::addressof(f));
     }
 
-    // Calls f(begin, end) or f(begin, end, thread) for ranges of n items, `grain` items per task. The ranges do not
-    // depend on the number of threads.
+    /// Calls f(begin, end) or f(begin, end, thread) for ranges of n items, `grain` items per task. The ranges do not
+    /// depend on the number of threads.
     template <class F> void parallel_ranges(index_t n, index_t grain, F const& f) const {
         parallel((n + grain - 1) / grain, [&](index_t task, int thread) {
             if constexpr (std::is_invocable_v<F const&, index_t, index_t, int>)
@@ -214,7 +215,7 @@ public:
         });
     }
 
-    // The most threads that can work on this many tasks.
+    /// The most threads that can work on this many tasks.
     [[nodiscard]] index_t threads_for(index_t tasks) const { return std::min<index_t>(threads_, tasks); }
 
 private:
@@ -251,10 +252,10 @@ template <class T, class W> void copy_row(int8_matrix const* held, W const* row,
 
 }  // namespace detail
 
-// From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
-// in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage
-// type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32. For the cpu see
-// bf16_products.hpp.
+/// From now on `matmul` of float with this context rounds both factors to bf16 (nearest, ties to even) and accumulates
+/// in fp32. The error of an element is at most 2^-7 of its sum of |a b|, plus fp32 rounding. Results keep their storage
+/// type. Products of at most 64 rows, and those inside the attention block kernels, stay fp32. For the cpu see
+/// bf16_products.hpp.
 template <device_memory Backend> void multiply_in_bf16(context<Backend>& ctx) {
     ctx.products_in_bf16 = true;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Shapes: any mixture of static and dynamic sizes. Only dynamic sizes are stored.
-// Example: tests/tensor/extents_test.cpp, sizes_in_order
+/// \file
+/// Shapes: any mixture of static and dynamic sizes. Only dynamic sizes are stored.
+/// \shows{tests/tensor/extents_test.cpp,sizes_in_order}
 
 #include <array>
 #include <cstddef>
@@ -14,32 +15,32 @@
 
 namespace calm {
 
-using index_t = std::int64_t;  // sizes and positions; signed, because differences are
-using row_id = std::int32_t;   // index of a row, in lists of rows to gather
+using index_t = std::int64_t;  ///< sizes and positions; signed, because differences are
+using row_id = std::int32_t;   ///< index of a row, in lists of rows to gather
 
-// A size known only at run time.
+/// A size known only at run time.
 inline constexpr index_t dyn = -1;
 
-// extents<dyn, dyn, 768> e{B, P}: a shape of rank 3; the constructor takes the dynamic sizes, in order.
+/// extents<dyn, dyn, 768> e{B, P}: a shape of rank 3; the constructor takes the dynamic sizes, in order.
 template <index_t... Sizes> class extents {
     static_assert(((Sizes == dyn || Sizes >= 0) && ...), "calm::extents: a static size is at least 0, or calm::dyn");
 
 public:
-    static constexpr std::size_t rank = sizeof...(Sizes);  // number of sizes
-    // Number of dynamic sizes.
+    static constexpr std::size_t rank = sizeof...(Sizes);  ///< number of sizes
+    /// Number of dynamic sizes.
     static constexpr std::size_t rank_dynamic = ((Sizes == dyn ? 1U : 0U) + ... + 0U);
 
-    // All dynamic sizes are 0.
+    /// All dynamic sizes are 0.
     constexpr extents() = default;
 
-    // Takes the dynamic sizes, in order.
+    /// Takes the dynamic sizes, in order.
     template <class... Index>
     requires(sizeof...(Index) == rank_dynamic && rank_dynamic > 0 &&
              (std::is_convertible_v<Index, index_t> && ...)) constexpr explicit(sizeof...(Index) == 1)
         extents(Index... sizes) :
         dynamic_{{static_cast<index_t>(sizes)...}} {}
 
-    // Converts static sizes to dynamic ones; the way back is extents_cast.
+    /// Converts static sizes to dynamic ones; the way back is extents_cast.
     template <index_t... Other>
     requires(sizeof...(Other) == rank && rank_dynamic > 0 && !std::is_same_v<extents<Other...>, extents> &&
              ((Sizes == dyn || Sizes == Other) && ...)) constexpr extents(extents<Other...> const& other) {
@@ -48,9 +49,9 @@ public:
             if (static_extent(r) == dyn) dynamic_[d++] = other[r];
     }
 
-    [[nodiscard]] static constexpr index_t static_extent(std::size_t r) { return sizes_[r]; }  // size r, or dyn
+    [[nodiscard]] static constexpr index_t static_extent(std::size_t r) { return sizes_[r]; }  ///< size r, or dyn
 
-    // Size r, 0 <= r < rank.
+    /// Size r, 0 <= r < rank.
     CALM_HD constexpr index_t operator[](std::size_t r) const {
         constexpr std::array<index_t, rank + 1> sizes{Sizes..., 0};
         if (sizes[r] != dyn) return sizes[r];
@@ -62,14 +63,14 @@ public:
             return dyn;
     }
 
-    // Number of elements.
+    /// Number of elements.
     [[nodiscard]] CALM_HD constexpr index_t size() const {
         index_t n = 1;
         for (std::size_t r = 0; r < rank; ++r) n *= (*this)[r];
         return n;
     }
 
-    // Compares sizes, static or dynamic.
+    /// Compares sizes, static or dynamic.
     template <index_t... Other> friend constexpr bool operator==(extents const& a, extents<Other...> const& b) {
         if constexpr (sizeof...(Other) != rank)
             return false;
@@ -102,14 +103,14 @@ template <class T, index_t... Sizes> constexpr std::optional<std::size_t> bytes_
 }
 }  // namespace detail
 
-// "(2, 3, 768)"
+/// "(2, 3, 768)"
 template <index_t... Sizes> std::string to_string(extents<Sizes...> const& e) {
     std::array<index_t, sizeof...(Sizes) + 1> sizes{};
     for (std::size_t r = 0; r < sizeof...(Sizes); ++r) sizes[r] = e[r];
     return detail::text_of_sizes(sizes.data(), sizeof...(Sizes));
 }
 
-// Converts dynamic to static sizes; throws errc::usage, with the expected size and the shape, if they differ.
+/// Converts dynamic to static sizes; throws errc::usage, with the expected size and the shape, if they differ.
 template <class To, index_t... From> constexpr To extents_cast(extents<From...> const& from) {
     static_assert(To::rank == sizeof...(From), "calm::extents_cast: both shapes must have the same rank");
     std::array<index_t, To::rank_dynamic + 1> sizes{};
@@ -127,7 +128,7 @@ template <class To, index_t... From> constexpr To extents_cast(extents<From...> 
     (std::make_index_sequence<To::rank_dynamic>{});
 }
 
-// The number of elements of an unchecked shape. Throws errc::usage if it overflows.
+/// The number of elements of an unchecked shape. Throws errc::usage if it overflows.
 template <index_t... Sizes> constexpr index_t checked_size(extents<Sizes...> const& e) {
     auto const count = detail::bytes_of_shape<char>(e);
     require(count.has_value(), errc::usage, "calm::extents: expected a shape whose elements can be counted, found ", e);

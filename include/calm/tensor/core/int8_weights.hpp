@@ -1,6 +1,7 @@
 #pragma once
-// Weight matrices that are held in int8 instead of float, for generation and evaluation on the cpu.
-// Example: tests/tensor/int8_weights_test.cpp, both_weights
+/// \file
+/// Weight matrices that are held in int8 instead of float, for generation and evaluation on the cpu.
+/// \shows{tests/tensor/int8_weights_test.cpp,both_weights}
 
 #include <sys/mman.h>
 
@@ -37,10 +38,10 @@ struct int8_matrix {
 
 }  // namespace detail
 
-// Holds matrices in int8 by blocks of 32 weights with one scale, in 9 bits per weight. A matrix that is added loses the
-// memory of its float values: only operations with a context that uses this object (`use_int8_weights`) may still read
-// it, any other access to it fails. So this object must be destroyed before the memory of the matrices is. A matrix
-// whose rows are no multiple of 32 stays as it is.
+/// Holds matrices in int8 by blocks of 32 weights with one scale, in 9 bits per weight. A matrix that is added loses
+/// the memory of its float values: only operations with a context that uses this object (`use_int8_weights`) may still
+/// read it, any other access to it fails. So this object must be destroyed before the memory of the matrices is. A
+/// matrix whose rows are no multiple of 32 stays as it is.
 class int8_weights {
 public:
     int8_weights() = default;
@@ -50,13 +51,13 @@ public:
         for (auto const& m : matrices_) protect(m, PROT_READ | PROT_WRITE);
     }
 
-    // Whether add() takes matrices of these sizes.
+    /// Whether add() takes matrices of these sizes.
     static bool takes(std::span<index_t const> shape) {
         return shape.size() == 2 && shape[0] > 0 && detail::fits_int8_blocks(shape[1]);
     }
 
-    // Rounds each value of a matrix (n, k) that add() takes to the nearest byte times its block's scale. The largest
-    // magnitude of a block becomes 127 times its scale.
+    /// Rounds each value of a matrix (n, k) that add() takes to the nearest byte times its block's scale. The largest
+    /// magnitude of a block becomes 127 times its scale.
     void add(float* values, index_t n, index_t k) {
         index_t const blocks = n * k / detail::int8_block;
         auto* const bytes = memory_.take<std::int8_t>(extents<dyn>(n * k)).data();
@@ -69,15 +70,15 @@ public:
         protect(made, PROT_NONE);
     }
 
-    // The matrix that an address belongs to, or null.
+    /// The matrix that an address belongs to, or null.
     [[nodiscard]] detail::int8_matrix const* find(float const* p) const {
         auto const after = std::ranges::upper_bound(matrices_, p, {}, &detail::int8_matrix::begin);
         if (after == matrices_.begin() || p >= std::prev(after)->end()) return nullptr;
         return &*std::prev(after);
     }
 
-    [[nodiscard]] std::size_t bytes() const { return memory_.used(); }       // that the matrices take
-    [[nodiscard]] std::size_t matrices() const { return matrices_.size(); }  // number of matrices held
+    [[nodiscard]] std::size_t bytes() const { return memory_.used(); }       ///< that the matrices take
+    [[nodiscard]] std::size_t matrices() const { return matrices_.size(); }  ///< number of matrices held
 
 private:
     // The pages wholly within the float values of a matrix: returned to the system and not to be touched, or usable

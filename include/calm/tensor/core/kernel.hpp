@@ -1,20 +1,21 @@
 #pragma once
-// Portable block kernels: functors over (block, shared memory, block index) whose phases end in barriers. On a device a
-// thread block runs the kernel; on the host each phase is a loop over the threads.
-//
-//     struct kernel {
-//         static constexpr int threads = 128;
-//         struct shared { ... };
-//         template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
-//             typename Block::template per_thread<float> x;
-//             b.phase([&](int t) { x[t] = ...; });      // every thread t, then a barrier
-//             float const total = b.sum(x);             // equal in every thread
-//         }
-//     };
-//
-// Within a phase the order of threads is undefined: a thread may read values that others wrote only in earlier phases.
-// Code between phases must be uniform: all threads call the same members of the block under the same conditions.
-// Example: examples/11_block_kernel.cpp
+/// \file
+/// Portable block kernels: functors over (block, shared memory, block index) whose phases end in barriers. On a device
+/// a thread block runs the kernel; on the host each phase is a loop over the threads.
+///
+///     struct kernel {
+///         static constexpr int threads = 128;
+///         struct shared { ... };
+///         template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
+///             typename Block::template per_thread<float> x;
+///             b.phase([&](int t) { x[t] = ...; });      // every thread t, then a barrier
+///             float const total = b.sum(x);             // equal in every thread
+///         }
+///     };
+///
+/// Within a phase the order of threads is undefined: a thread may read values that others wrote only in earlier phases.
+/// Code between phases must be uniform: all threads call the same members of the block under the same conditions.
+/// \shows{examples/11_block_kernel.cpp}
 
 #include <algorithm>
 #include <cstddef>
@@ -59,34 +60,34 @@ struct larger_of_two {
 
 }  // namespace detail
 
-// Threads per warp, which exchange values without shared memory; thread t is lane t % warp_size of its warp.
+/// Threads per warp, which exchange values without shared memory; thread t is lane t % warp_size of its warp.
 inline constexpr int warp_size = 32;
 
-// Collectives of a block of N threads (a power of two) on a per_thread variable, built on the members `each`,
-// `shuffle_xor` and `of_warps` of Block. Host and device use the same reduction tree, so they get the same bits. First
-// values half a warp apart are combined, then a quarter, down to neighbours; then the warps likewise. combine(x, y)
-// receives the value of the lower threads as x.
+/// Collectives of a block of N threads (a power of two) on a per_thread variable, built on the members `each`,
+/// `shuffle_xor` and `of_warps` of Block. Host and device use the same reduction tree, so they get the same bits. First
+/// values half a warp apart are combined, then a quarter, down to neighbours; then the warps likewise. combine(x, y)
+/// receives the value of the lower threads as x.
 template <class Block, int N> struct block_collectives {
-    static constexpr int threads = N;                            // in the block
-    static constexpr int lanes = N < warp_size ? N : warp_size;  // threads per warp of this block
+    static constexpr int threads = N;                            ///< in the block
+    static constexpr int lanes = N < warp_size ? N : warp_size;  ///< threads per warp of this block
 
-    // Combines the values of each warp; all its threads get the result.
+    /// Combines the values of each warp; all its threads get the result.
     template <class X, class Combine> CALM_HD X fold_warps(X const& x, Combine const& combine) {
         return folded<lanes>(x, combine);
     }
-    // Combines the values of the block; the result is equal in every thread.
+    /// Combines the values of the block; the result is equal in every thread.
     template <class X, class Combine> CALM_HD auto fold(X const& x, Combine const& combine) {
         X all = folded<lanes>(x, combine);
         if constexpr (N > lanes) all = folded<N / lanes>(self().of_warps(all), combine);
         return self().any_of(all);
     }
-    // The sum of the threads' values.
+    /// The sum of the threads' values.
     template <class X> CALM_HD auto sum(X const& x) { return fold(x, detail::sum_of_two{}); }
-    // Sums each lane of x, a group<T, Count> per thread, over a warp; Count is a power of two up to `lanes`. Lane l of
-    // the warp gets sum l / (lanes / Count). Every sum uses the tree above, with fewer shuffles than Count separate
-    // sums.
+    /// Sums each lane of x, a group<T, Count> per thread, over a warp; Count is a power of two up to `lanes`. Lane l of
+    /// the warp gets sum l / (lanes / Count). Every sum uses the tree above, with fewer shuffles than Count separate
+    /// sums.
     template <class T, int Count, class X> CALM_HD auto sums_of_warps(X const& x) { return spread<T, Count, lanes>(x); }
-    // The maximum of the threads' values; NaN if one is NaN.
+    /// The maximum of the threads' values; NaN if one is NaN.
     template <class X> CALM_HD auto max(X const& x) { return fold(x, detail::larger_of_two{}); }
 
 private:
@@ -127,44 +128,44 @@ private:
     }
 };
 
-// A block of N threads on the host: each phase runs them one after another, in the given order.
+/// A block of N threads on the host: each phase runs them one after another, in the given order.
 template <int N> class host_block : public block_collectives<host_block<N>, N> {
 public:
-    explicit host_block(thread_order order = thread_order::ascending) : order_(order) {}  // within a phase
+    explicit host_block(thread_order order = thread_order::ascending) : order_(order) {}  ///< within a phase
 
-    // A variable that every thread keeps across phases.
+    /// A variable that every thread keeps across phases.
     template <class T> struct per_thread {
-        T values[N];                                                    // one per thread
-        CALM_HD T& operator[](int t) { return values[t]; }              // of thread t
-        CALM_HD T const& operator[](int t) const { return values[t]; }  // of thread t
+        T values[N];                                                    ///< one per thread
+        CALM_HD T& operator[](int t) { return values[t]; }              ///< of thread t
+        CALM_HD T const& operator[](int t) const { return values[t]; }  ///< of thread t
     };
-    // Calls f(thread) for each of the N threads, then a barrier: later code sees all that they wrote.
+    /// Calls f(thread) for each of the N threads, then a barrier: later code sees all that they wrote.
     template <class F> CALM_HD void phase(F const& f) {
         static_assert(N % 5 != 0);
         for (int i = 0; i < N; ++i) f(static_cast<int>(detail::in_order(order_, i, N, 5)));
     }
-    // Calls f(thread) without a barrier, for data that only its own thread uses.
+    /// Calls f(thread) without a barrier, for data that only its own thread uses.
     template <class F> CALM_HD void each(F const& f) {
         for (int t = 0; t < N; ++t) f(t);
     }
 
-    // Exchanges values within a warp: lane l gets the value of lane l ^ mask; mask < warp_size.
+    /// Exchanges values within a warp: lane l gets the value of lane l ^ mask; mask < warp_size.
     template <class T> CALM_HD per_thread<T> shuffle_xor(per_thread<T> const& x, int mask) {
         per_thread<T> y;
         for (int t = 0; t < N; ++t) y.values[t] = x.values[t ^ mask];
         return y;
     }
-    // Lane l gets the value of the first thread of warp l, cyclically if there are fewer warps.
+    /// Lane l gets the value of the first thread of warp l, cyclically if there are fewer warps.
     template <class T> CALM_HD per_thread<T> of_warps(per_thread<T> const& x) {
         per_thread<T> y;
         for (int t = 0; t < N; ++t) y.values[t] = x.values[t * warp_size % N];
         return y;
     }
-    // The common value of a variable that is equal in all threads.
+    /// The common value of a variable that is equal in all threads.
     template <class T> CALM_HD T any_of(per_thread<T> const& x) { return x.values[0]; }
 
-    // Within a phase: starts to copy `count` adjacent values from global to shared memory; wait_for_copies completes
-    // the copy. On the host the destination is NaN until then.
+    /// Within a phase: starts to copy `count` adjacent values from global to shared memory; wait_for_copies completes
+    /// the copy. On the host the destination is NaN until then.
     template <class T> CALM_HD void copy_async([[maybe_unused]] T* to, [[maybe_unused]] T const* from, int count = 1) {
         static_assert(std::is_trivially_copyable_v<T>);
 #ifndef __CUDA_ARCH__
@@ -173,7 +174,7 @@ public:
         begun_.push_back({to, from, bytes});
 #endif
     }
-    // Completes the copies that the threads started; all threads see the values.
+    /// Completes the copies that the threads started; all threads see the values.
     CALM_HD void wait_for_copies() {
 #ifndef __CUDA_ARCH__
         for (auto const& c : begun_) std::memcpy(c.to, c.from, c.bytes);
@@ -208,7 +209,7 @@ void run_blocks(context<Backend> const& host, thread_order order, index_t blocks
 
 }  // namespace detail
 
-// Runs blocks 0 .. count - 1 of the kernel.
+/// Runs blocks 0 .. count - 1 of the kernel.
 template <class Kernel> void launch(context<blocks> const& ctx, index_t count, Kernel const& kernel) {
     if (count > 0) detail::run_blocks(ctx, ctx.order, count, kernel);
 }

@@ -1,8 +1,9 @@
 #pragma once
-// Element-wise functions: one overload set for float, double, std::complex<double> (complex step), packets and groups.
-// Packets of float and double are within 2 ulp of the exact exp and log, infinities, NaN and denormals included.
-// Complex arguments are compared by their real parts, so every function supports complex-step differentiation.
-// Example: examples/04_gradient.cpp, softplus
+/// \file
+/// Element-wise functions: one overload set for float, double, std::complex<double> (complex step), packets and groups.
+/// Packets of float and double are within 2 ulp of the exact exp and log, infinities, NaN and denormals included.
+/// Complex arguments are compared by their real parts, so every function supports complex-step differentiation.
+/// \shows{examples/04_gradient.cpp,softplus}
 
 #include <cmath>
 #include <complex>
@@ -17,7 +18,7 @@
 
 #include "calm/tensor/core/packet.hpp"
 
-// Element-wise functions of float, double, std::complex<double>, packets and groups.
+/// Element-wise functions of float, double, std::complex<double>, packets and groups.
 namespace calm::math {
 
 namespace detail {
@@ -60,14 +61,14 @@ template <class V> [[gnu::always_inline]] inline V power_of_two(bits_t<V> k) {
 
 }  // namespace detail
 
-// float and double.
+/// float and double.
 template <class V>
 concept real_scalar = std::floating_point<V>;
-// For complex-step differentiation.
+/// For complex-step differentiation.
 template <class V>
 concept complex_scalar = std::same_as<V, std::complex<double>>;
 
-// x where a > b, else y.
+/// x where a > b, else y.
 template <class V> [[gnu::always_inline]] CALM_HD inline V where_greater(V a, V b, V x, V y) {
     if constexpr (complex_scalar<V>)
         return a.real() > b.real() ? x : y;
@@ -75,20 +76,20 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V where_greater(V a, V 
         return calm::select(a > b, x, y);
 }
 
-// a where a > b, else b.
+/// a where a > b, else b.
 template <class V> [[gnu::always_inline]] CALM_HD inline V max(V a, V b) {
     return where_greater(a, b, a, b);
 }
-// b where a > b, else a.
+/// b where a > b, else a.
 template <class V> [[gnu::always_inline]] CALM_HD inline V min(V a, V b) {
     return where_greater(a, b, b, a);
 }
-// x^2.
+/// x^2.
 template <class V> [[gnu::always_inline]] CALM_HD inline V square(V x) {
     return x * x;
 }
 
-// |x|; a complex x is multiplied by the sign of its real part.
+/// |x|; a complex x is multiplied by the sign of its real part.
 template <class V> [[gnu::always_inline]] CALM_HD inline V abs(V x) {
     if constexpr (packed<V>) {
         auto const sign = std::bit_cast<bits_t<V>>(-V{});
@@ -110,7 +111,7 @@ template <real_scalar V> CALM_HD inline V log(V x) {
 template <real_scalar V> CALM_HD inline V sqrt(V x) {
     return std::sqrt(x);
 }
-// The hyperbolic tangent.
+/// The hyperbolic tangent.
 template <real_scalar V> CALM_HD inline V tanh(V x) {
     return std::tanh(x);
 }
@@ -141,7 +142,7 @@ template <complex_scalar V> inline V tanh(V x) {
     return std::tanh(x);
 }
 
-// e^x with x = k ln 2 + r: a polynomial in r times 2^k, which is split in two factors so that results may be denormal.
+/// e^x with x = k ln 2 + r: a polynomial in r times 2^k, which is split in two factors so that results may be denormal.
 template <packed V> [[gnu::always_inline]] inline V exp(V x) {
     using T = lane_t<V>;
     using f = detail::format<T>;
@@ -207,7 +208,7 @@ template <packed V> [[gnu::always_inline]] inline V log_of_parts(V f, V e) {
 
 }  // namespace detail
 
-// Natural logarithm: -inf at 0, NaN below.
+/// Natural logarithm: -inf at 0, NaN below.
 template <packed V> [[gnu::always_inline]] inline V log(V x) {
     using T = lane_t<V>;
     using c = detail::format<T>;
@@ -223,7 +224,7 @@ template <packed V> [[gnu::always_inline]] inline V log(V x) {
     return select(x < T{0}, splat<V>(limits::quiet_NaN()), r);
 }
 
-// Correctly rounded.
+/// Correctly rounded.
 template <packed V> [[gnu::always_inline]] inline V sqrt(V x) {
     constexpr bool is_float = std::same_as<lane_t<V>, float>;
 #if defined(__AVX512F__)
@@ -246,7 +247,7 @@ template <packed V> [[gnu::always_inline]] inline V sqrt(V x) {
 #endif
 }
 
-// 1 / (1 + e^-x).
+/// 1 / (1 + e^-x).
 template <class V> [[gnu::always_inline]] CALM_HD inline V sigmoid(V x) {
     if constexpr (complex_scalar<V>) {
         V const e = exp(x.real() >= 0.0 ? -x : x);
@@ -255,7 +256,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V sigmoid(V x) {
         return lane_t<V>{1} / (lane_t<V>{1} + exp(-x));
 }
 
-// x / (1 + e^-x).
+/// x / (1 + e^-x).
 template <class V> [[gnu::always_inline]] CALM_HD inline V silu(V x) {
     if constexpr (complex_scalar<V>)
         return x * sigmoid(x);
@@ -281,10 +282,10 @@ template <packed V> [[gnu::always_inline]] inline V tanh(V x) {
     return select(a < T(0.625), near, where_greater(V{}, x, -far, far));
 }
 
-// Cosine and sine.
+/// Cosine and sine.
 template <class V> struct cosine_sine {
-    V cosine;  // in [-1, 1]
-    V sine;    // in [-1, 1]
+    V cosine;  ///< in [-1, 1]
+    V sine;    ///< in [-1, 1]
 };
 
 namespace detail {
@@ -319,7 +320,7 @@ template <packed V> [[gnu::always_inline]] inline cosine_sine<V> turn(V r, bits_
 
 }  // namespace detail
 
-// Cosine and sine of 2 pi u, u in [0, 1].
+/// Cosine and sine of 2 pi u, u in [0, 1].
 template <packed V> [[gnu::always_inline]] inline cosine_sine<V> sin_cos_turns(V u) {
     using T = lane_t<V>;
     using f = detail::format<T>;

@@ -1,8 +1,9 @@
 #pragma once
-// Packets: vectors of 64 bytes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>` 8,
-// under every instruction set; for other types, and on devices, a packet is the type itself. Block kernels use groups
-// (group.hpp), by the same functions.
-// Example: tests/tensor/packet_test.cpp, load_and_store
+/// \file
+/// Packets: vectors of 64 bytes that a kernel handles as one value. `packet<float>` has 16 lanes and `packet<double>`
+/// 8, under every instruction set; for other types, and on devices, a packet is the type itself. Block kernels use
+/// groups (group.hpp), by the same functions.
+/// \shows{tests/tensor/packet_test.cpp,load_and_store}
 
 #include <bit>
 #include <cstdint>
@@ -140,26 +141,26 @@ template <class Piece, class V, class F> [[gnu::always_inline]] inline V by_piec
 
 }  // namespace detail
 
-// What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
+/// What a kernel handles as one value: 64 bytes of float or double on the host, T itself otherwise.
 template <class T> using packet = typename detail::packet_of<T>::type;
 
-// The native vector: the values of float or double that one instruction handles, T itself otherwise. Lane-wise work
-// uses pieces: equal bits with a fraction of the code. Sums use packets.
+/// The native vector: the values of float or double that one instruction handles, T itself otherwise. Lane-wise work
+/// uses pieces: equal bits with a fraction of the code. Sums use packets.
 template <class T> using piece_of_packet = typename detail::packet_of<T>::piece;
 
-// Number of values in a V: 16 or 8 for a packet, fewer for a piece, N for a group, 1 for anything else.
+/// Number of values in a V: 16 or 8 for a packet, fewer for a piece, N for a group, 1 for anything else.
 template <class V> inline constexpr int lanes = detail::lanes_of<V>::count;
 
-// The type of one lane.
+/// The type of one lane.
 template <class V> using lane_t = typename detail::lanes_of<V>::type;
-// Unsigned integers, one per lane and of its width.
+/// Unsigned integers, one per lane and of its width.
 template <class V> using bits_t = typename detail::lanes_of<V>::bits;
 
-// A vector of lanes. A type that is neither this nor a group is a scalar.
+/// A vector of lanes. A type that is neither this nor a group is a scalar.
 template <class V>
 concept packed = (lanes<V> > 1) && !grouped<V>;
 
-// Loads lanes p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts from the stored type.
+/// Loads lanes p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts from the stored type.
 template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const* p) {
     static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
                   "calm::load: the lanes of V must be of the type pointed to");
@@ -173,7 +174,7 @@ template <class V, class T> [[gnu::always_inline]] CALM_HD inline V load(T const
         return static_cast<V>(*p);
 }
 
-// Stores the lanes of v to p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts to the stored type.
+/// Stores the lanes of v to p[0] .. p[lanes<V> - 1], at any alignment. A group or a scalar converts to the stored type.
 template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* p, V v) {
     static_assert(!packed<V> || std::is_same_v<T, lane_t<V>>,
                   "calm::store: the lanes of V must be of the type pointed to");
@@ -185,7 +186,7 @@ template <class T, class V> [[gnu::always_inline]] CALM_HD inline void store(T* 
         *p = static_cast<T>(v);
 }
 
-// A V with t in every lane. Run-time scalars need splat to combine with packets; constants do not.
+/// A V with t in every lane. Run-time scalars need splat to combine with packets; constants do not.
 template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
     if constexpr (packed<V>)
         return detail::broadcast<V>(t);
@@ -193,7 +194,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline V splat(lane_t<V> t) {
         return t;
 }
 
-// The sum of the lanes: halves are added until one lane is left, in the same order under every instruction set.
+/// The sum of the lanes: halves are added until one lane is left, in the same order under every instruction set.
 template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
     if constexpr (packed<V>) {
         return detail::sum_of_lanes<lane_t<V>>(v);
@@ -205,7 +206,7 @@ template <class V> [[gnu::always_inline]] CALM_HD inline lane_t<V> sum(V v) {
         return v;
 }
 
-// Lanes of a where the mask (a comparison of packets) holds, else of b.
+/// Lanes of a where the mask (a comparison of packets) holds, else of b.
 template <class Mask, class V> [[gnu::always_inline]] CALM_HD inline V select(Mask mask, V a, V b) {
     if constexpr (packed<V>) {
 #ifdef __AVX512F__

@@ -1,8 +1,9 @@
 #pragma once
-// Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P rows
-// are ordered (B, P). Heads are adjacent within their row, head_size elements each. Query head h reads key head
-// h / (heads / kv_heads).
-// Example: tests/tensor/attention_graph_test.cpp, by_blocks
+/// \file
+/// Causal attention with grouped key and value heads (Vaswani et al. 2017). B sequences of P positions; the R = B P
+/// rows are ordered (B, P). Heads are adjacent within their row, head_size elements each. Query head h reads key head
+/// h / (heads / kv_heads).
+/// \shows{tests/tensor/attention_graph_test.cpp,by_blocks}
 
 #include <algorithm>
 #include <type_traits>
@@ -44,10 +45,10 @@ inline void require_shapes_of_attention(char const* operation, attention_shape c
 
 }  // namespace detail
 
-// Attention of every sequence of P positions and every head: y (R, D) = softmax(q k^T / sqrt(head_size)) v. Position p
-// attends to 0 .. p. q is (R, D), k and v are (R, KvWidth). lse (B, heads, P) receives the log-sum-exp of the scores.
-// On a device all but lse may be bf16. Throws errc::usage for incomplete sequences or heads, or for shapes that do not
-// fit.
+/// Attention of every sequence of P positions and every head: y (R, D) = softmax(q k^T / sqrt(head_size)) v. Position p
+/// attends to 0 .. p. q is (R, D), k and v are (R, KvWidth). lse (B, heads, P) receives the log-sum-exp of the scores.
+/// On a device all but lse may be bf16. Throws errc::usage for incomplete sequences or heads, or for shapes that do not
+/// fit.
 template <tensor_like Y, tensor_like K>
 void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse, detail::rows_stored<Y> const& q,
                       K const& k, detail::rows_stored<K> const& v, index_t positions, index_t head_size) {
@@ -60,18 +61,18 @@ void causal_attention(detail::context_of<Y>& ctx, Y&& y, tensor_like auto&& lse,
     run_attention(ctx, a, out.data(), kept.data(), q.data(), keys.data(), v.data());
 }
 
-// What causal_attention_back reads of the forward pass, except lse.
+/// What causal_attention_back reads of the forward pass, except lse.
 template <tensor_like Q, tensor_like K> struct attention_operands {
-    detail::rows_stored<Q> y;  // (R, D)
-    detail::rows_stored<Q> q;  // (R, D)
-    detail::rows_stored<K> k;  // (R, KvWidth)
-    detail::rows_stored<K> v;  // (R, KvWidth)
-    index_t positions;         // P
-    index_t head_size;         // elements per head
+    detail::rows_stored<Q> y;  ///< (R, D)
+    detail::rows_stored<Q> q;  ///< (R, D)
+    detail::rows_stored<K> k;  ///< (R, KvWidth)
+    detail::rows_stored<K> v;  ///< (R, KvWidth)
+    index_t positions;         ///< P
+    index_t head_size;         ///< elements per head
 };
 
-// Backward of causal_attention from dy (R, D), and lse and the operands of forward: overwrites dq (R, D), dk and dv (R,
-// KvWidth).
+/// Backward of causal_attention from dy (R, D), and lse and the operands of forward: overwrites dq (R, D), dk and dv
+/// (R, KvWidth).
 template <tensor_like DQ, tensor_like DK>
 void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
                            detail::rows_like<DK, detail::scalar_of<DK>> const& dv, detail::rows_stored<DQ> const& dy,
@@ -100,10 +101,10 @@ void causal_attention_back(detail::context_of<DQ>& ctx, DQ&& dq, DK&& dk,
     run_attention_back(ctx, a, rows);
 }
 
-// Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
-// (B, room, KvWidth) for all B cached sequences. A query sees its sequence's earlier positions and the new ones up to
-// its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in the
-// cache or exceeds `room`.
+/// Causal attention with a KV cache: T new queries for each of S sequences, q and y (S T, D). Keys and values are
+/// (B, room, KvWidth) for all B cached sequences. A query sees its sequence's earlier positions and the new ones up to
+/// its own. lse (S T heads) receives the log-sum-exp. Throws errc::usage as above, and for a sequence that is not in
+/// the cache or exceeds `room`.
 template <tensor_like Y, tensor_like K>
 void cached_attention(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& lse,
                       detail::rows_read<Y> const& q, K const& keys, detail::positions_read<K> const& values,

@@ -1,7 +1,8 @@
 #pragma once
-// Products in bf16 on the cpu, for training: twice the multiplications per second with AVX512-BF16. Under nvcc this is
-// missing, like all SIMD kernels: use it in a source file that another compiler builds. For devices see context.hpp.
-// Example: tests/tensor/bf16_products_test.cpp, products_of_small_whole_numbers_are_exact
+/// \file
+/// Products in bf16 on the cpu, for training: twice the multiplications per second with AVX512-BF16. Under nvcc this is
+/// missing, like all SIMD kernels: use it in a source file that another compiler builds. For devices see context.hpp.
+/// \shows{tests/tensor/bf16_products_test.cpp,products_of_small_whole_numbers_are_exact}
 
 #include "calm/tensor/core/context.hpp"
 
@@ -54,11 +55,11 @@ inline constexpr bool has_bf16_products = true;
 inline constexpr bool has_bf16_products = false;
 #endif
 
-// From now on `matmul` of float with this context may round both factors to bf16 (nearest, ties to even); it
-// accumulates in fp32, with the same bits for any number of threads. The error of an element is at most 2^-7 of its sum
-// of |a b|, plus fp32 rounding. Results keep their storage type. Products of at most 64 rows may stay fp32, because
-// reading the factors dominates, and so do products inside attention. A factor with a copy in ctx.copies is replaced by
-// the copy, which may be rounded differently.
+/// From now on `matmul` of float with this context may round both factors to bf16 (nearest, ties to even); it
+/// accumulates in fp32, with the same bits for any number of threads. The error of an element is at most 2^-7 of its
+/// sum of |a b|, plus fp32 rounding. Results keep their storage type. Products of at most 64 rows may stay fp32,
+/// because reading the factors dominates, and so do products inside attention. A factor with a copy in ctx.copies is
+/// replaced by the copy, which may be rounded differently.
 inline void multiply_in_bf16(context<cpu>& ctx) {
     ctx.products = &detail::products_in_bf16;
 }

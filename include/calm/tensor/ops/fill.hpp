@@ -1,7 +1,8 @@
 #pragma once
-// Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i defined
-// in random.hpp. Its bits do not depend on where a range starts or which thread draws it.
-// Example: examples/02_tensor.cpp, main
+/// \file
+/// Arrays of random numbers, on the cpu sixteen Philox blocks at a time. Element i is the function of key and i defined
+/// in random.hpp. Its bits do not depend on where a range starts or which thread draws it.
+/// \shows{examples/02_tensor.cpp,main}
 
 #include <algorithm>
 #include <concepts>
@@ -215,8 +216,8 @@ inline constexpr index_t fill_grain = 16384;
 
 }  // namespace detail
 
-// out[i] = normal(k, first + i) for i < n, within 1e-6 in float and 1e-14 in double, on the calling thread. T: float,
-// double, or a type that a double converts to.
+/// out[i] = normal(k, first + i) for i < n, within 1e-6 in float and 1e-14 in double, on the calling thread. T: float,
+/// double, or a type that a double converts to.
 template <class T> void normals(T* out, index_t n, key k, std::uint64_t first = 0) {
     if constexpr (std::same_as<T, float> || std::same_as<T, double>)
         for (; first % 4 == 0 && n >= 64; n -= 64, out += 64, first += 64) detail::normals64(out, k, first / 4);
@@ -255,20 +256,20 @@ void run_draw(context<cpu> const& ctx, draw_kept<T> const& kept, T* x, index_t n
 
 }  // namespace detail
 
-// x[i] = normal(k, first + i), within 1e-6 in float and 1e-14 in double.
+/// x[i] = normal(k, first + i), within 1e-6 in float and 1e-14 in double.
 template <class Backend, class T, class Extents>
 void fill_normal(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, rng_counter first = 0) {
     detail::run_draw(ctx, detail::draw_normals<T>{}, x.data(), x.size(), k, first);
 }
 
-// x[i] = low + uniform(k, first + i), in [low, low + 1); low -1/2 centres it on 0.
+/// x[i] = low + uniform(k, first + i), in [low, low + 1); low -1/2 centres it on 0.
 template <class Backend, class T, class Extents>
 void fill_uniform(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, rng_counter first = 0,
                   std::type_identity_t<T> low = T{}) {
     detail::run_draw(ctx, detail::draw_uniforms<T>{low}, x.data(), x.size(), k, first);
 }
 
-// x[i] = value where uniform(k, first + i) >= rate, else 0. With value = 1 / (1 - rate) it is a dropout mask.
+/// x[i] = value where uniform(k, first + i) >= rate, else 0. With value = 1 / (1 - rate) it is a dropout mask.
 template <class Backend, class T, class Extents>
 void fill_bernoulli_keep(context<Backend> const& ctx, view<T, Extents, Backend> x, key k, float rate,
                          std::type_identity_t<T> value = T(1), rng_counter first = 0) {

@@ -1,6 +1,7 @@
 #pragma once
-// Random numbers for rows that each have their own RNG key and counter.
-// Example: examples/07_head.hpp, guessing_head
+/// \file
+/// Random numbers for rows that each have their own RNG key and counter.
+/// \shows{examples/07_head.hpp,guessing_head}
 
 #include <algorithm>
 #include <cstdint>
@@ -26,15 +27,15 @@ void run_draw_rows(context<cpu> const& ctx, Draw const& draw, T* x, index_t each
 
 }  // namespace detail
 
-// Normals for N samples of each of R rows: noise (R N, W). Draw i of a key uses its elements i W .. i W + W - 1;
-// `which` selects the key's own sequence or a substream.
+/// Normals for N samples of each of R rows: noise (R N, W). Draw i of a key uses its elements i W .. i W + W - 1;
+/// `which` selects the key's own sequence or a substream.
 template <class T, index_t W, class Backend>
 void fill_normal(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
                  mirrored_span<row_rng, Backend> const& rngs, rng_substream which = rng_substream::of_row()) {
     index_t const each = noise.size() / std::max<index_t>(1, rngs.size());
     detail::run_draw_rows(ctx, detail::draw_normals<T>{}, noise.data(), each, W, rngs, which.seed_block);
 }
-// noise (R N, W) = low + uniform, drawn like the normals above.
+/// noise (R N, W) = low + uniform, drawn like the normals above.
 template <class T, index_t W, class Backend>
 void fill_uniform(context<Backend> const& ctx, matrix_view<T, W, Backend> const& noise,
                   mirrored_span<row_rng, Backend> const& rngs, std::type_identity_t<T> low = T{},

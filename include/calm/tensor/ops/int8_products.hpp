@@ -1,6 +1,7 @@
 #pragma once
-// Products with weights in int8 on the cpu. Under nvcc this is missing, like all SIMD kernels.
-// Example: tests/tensor/int8_weights_test.cpp, a_product_by_int8_is_the_product_by_the_same_numbers_as_float
+/// \file
+/// Products with weights in int8 on the cpu. Under nvcc this is missing, like all SIMD kernels.
+/// \shows{tests/tensor/int8_weights_test.cpp,a_product_by_int8_is_the_product_by_the_same_numbers_as_float}
 
 #include "calm/tensor/core/context.hpp"
 
@@ -40,8 +41,8 @@ inline void multiply_int8(context<cpu>& ctx, product<float> const& p, int8_matri
 
 }  // namespace detail
 
-// From now on operations of this context read the matrices of `weights` in int8: `matmul` of rows with a weight matrix,
-// `gather_rows` and `argmax_token`. Results are bit-identical to those with float weights of the same values.
+/// From now on operations of this context read the matrices of `weights` in int8: `matmul` of rows with a weight
+/// matrix, `gather_rows` and `argmax_token`. Results are bit-identical to those with float weights of the same values.
 inline void use_int8_weights(context<cpu>& ctx, int8_weights& weights) {
     ctx.int8 = &weights;
     ctx.multiply_int8 = &detail::multiply_int8;

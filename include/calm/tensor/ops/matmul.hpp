@@ -1,8 +1,9 @@
 #pragma once
-// Products of matrices, destination first: matmul(ctx, y, x, transposed(w)). A product may add a bias and a residual,
-// normalise its first factor (prologue), multiply it by several matrices side by side, and apply SiLU or SwiGLU to the
-// result (epilogue). Block backends fuse the residual; devices fuse the others if there are few rows.
-// Example: tests/tensor/matmul_test.cpp, products_of_complex_numbers
+/// \file
+/// Products of matrices, destination first: matmul(ctx, y, x, transposed(w)). A product may add a bias and a residual,
+/// normalise its first factor (prologue), multiply it by several matrices side by side, and apply SiLU or SwiGLU to the
+/// result (epilogue). Block backends fuse the residual; devices fuse the others if there are few rows.
+/// \shows{tests/tensor/matmul_test.cpp,products_of_complex_numbers}
 
 #include <algorithm>
 #include <array>
@@ -36,8 +37,8 @@ template <class T> struct plain_operand {
 
 }  // namespace detail
 
-// An operand of a product: a matrix, optionally transposed or a column slice of a wider one. T is const if it is
-// read-only.
+/// An operand of a product: a matrix, optionally transposed or a column slice of a wider one. T is const if it is
+/// read-only.
 template <class T, index_t Rows, index_t Columns, class Backend>
 struct matrix_operand : detail::plain_operand<std::remove_const_t<T>> {};
 
@@ -74,12 +75,12 @@ template <class T, index_t R, index_t C, class B> auto transposed(matrix_operand
 
 }  // namespace detail
 
-// x^T as an operand, without a copy.
+/// x^T as an operand, without a copy.
 template <class X> auto transposed(X&& x) {
     return detail::transposed(detail::as_matrix(x));
 }
 
-// Columns [First, First + Count) of x as an operand, without a copy. Throws errc::usage if x is too narrow.
+/// Columns [First, First + Count) of x as an operand, without a copy. Throws errc::usage if x is too narrow.
 template <index_t First, index_t Count, class X> auto columns(X&& x) {
     return []<class T, index_t R, index_t C, class B>(matrix_operand<T, R, C, B> const& a) {
         static_assert(C == dyn || First + Count <= C, "calm::columns: the columns asked for must exist");
@@ -91,7 +92,7 @@ template <index_t First, index_t Count, class X> auto columns(X&& x) {
     }(detail::as_matrix(x));
 }
 
-// Whether a product overwrites its destination or adds to it.
+/// Whether a product overwrites its destination or adds to it.
 enum class into { overwrite, accumulate };
 
 namespace detail {
@@ -156,22 +157,22 @@ auto product_of(matrix_operand<TC, M, N, B> const& c, matrix_operand<TA, M2, K, 
 
 }  // namespace detail
 
-// What a product does besides multiplying.
+/// What a product does besides multiplying.
 template <class T, class Backend> struct product_options {
-    into mode = into::overwrite;  // accumulate: neither a bias nor a residual
-    // (N), added to every row; for several matrices, their biases one after another.
+    into mode = into::overwrite;  ///< accumulate: neither a bias nor a residual
+    /// (N), added to every row; for several matrices, their biases one after another.
     std::optional<vector_view<T const, dyn, Backend>> bias = {};
-    // (M, N), added to the result of a single product and only read.
+    /// (M, N), added to the result of a single product and only read.
     std::optional<matrix_view<T const, dyn, Backend>> residual = {};
 };
 
-// Lazy RMSNorm: rows x (R, N) that products read normalised, as rms_norm would with a gain (N).
+/// Lazy RMSNorm: rows x (R, N) that products read normalised, as rms_norm would with a gain (N).
 template <class T, index_t N, class Backend> struct rms_norm_prologue {
-    matrix_view<T const, N, Backend> x;     // (R, N)
-    vector_view<T const, N, Backend> gain;  // (N)
-    double eps;                             // added to the mean square
+    matrix_view<T const, N, Backend> x;     ///< (R, N)
+    vector_view<T const, N, Backend> gain;  ///< (N)
+    double eps;                             ///< added to the mean square
 
-    [[nodiscard]] index_t extent(std::size_t r) const { return x.extent(r); }  // size r of the shape
+    [[nodiscard]] index_t extent(std::size_t r) const { return x.extent(r); }  ///< size r of the shape
 };
 
 namespace detail {
@@ -334,32 +335,32 @@ void multiply(context<Backend>& ctx, product_results<Epilogue, Y, C...> const& t
 
 }  // namespace detail
 
-// Several destinations, or several second factors, of one first factor.
+/// Several destinations, or several second factors, of one first factor.
 template <class... X> auto side_by_side(X&&... x) {
     return detail::operands_of(x...);
 }
 
-// Destination c of a product that also writes y = silu(c), of c's shape. Both are views or activations, stored as one
-// type.
+/// Destination c of a product that also writes y = silu(c), of c's shape. Both are views or activations, stored as one
+/// type.
 template <class C, class Y> auto with_silu(C const& c, Y const& y) {
     return detail::product_results<detail::product_epilogue::silu, Y, C>{{{c}}, y};
 }
 
-// Destinations of two products side by side that also write y = silu(gate) * up, as in SwiGLU. All are views or
-// activations, stored as one type.
+/// Destinations of two products side by side that also write y = silu(gate) * up, as in SwiGLU. All are views or
+/// activations, stored as one type.
 template <class C, class Y> auto with_gate(C const& gate, C const& up, Y const& y) {
     return detail::product_results<detail::product_epilogue::gated, Y, C, C>{{{gate}, {up}}, y};
 }
 
-// c (M, N) = a (M, K) b (K, N); with into::accumulate c += a b. `with` may instead add a bias (N) to every row, and a
-// residual (M, N). c must not overlap a or b.
-// Operands: tensors and views (leading dimensions are merged), transposed(x), columns<..>(x), activations; a may be
-// rms_norm_prologue. With c = side_by_side(...) and b = side_by_side(...), as many products of a as there are matrices;
-// with_silu and with_gate are destinations with an epilogue. Results are bit-identical to separate operations, except
-// that products of few rows normalise in another order on a device.
-// b may be bf16 while a and c are float. The result is then bit-identical to a product with b converted to float,
-// except on a device with more than 16 rows, where it is only equally accurate. Workspace in ctx.workspace is released.
-// Throws errc::usage, with the shapes, if operands or options do not fit.
+/// c (M, N) = a (M, K) b (K, N); with into::accumulate c += a b. `with` may instead add a bias (N) to every row, and a
+/// residual (M, N). c must not overlap a or b.
+/// Operands: tensors and views (leading dimensions are merged), transposed(x), columns<..>(x), activations; a may be
+/// rms_norm_prologue. With c = side_by_side(...) and b = side_by_side(...), as many products of a as there are
+/// matrices; with_silu and with_gate are destinations with an epilogue. Results are bit-identical to separate
+/// operations, except that products of few rows normalise in another order on a device.
+/// b may be bf16 while a and c are float. The result is then bit-identical to a product with b converted to float,
+/// except on a device with more than 16 rows, where it is only equally accurate. Workspace in ctx.workspace is
+/// released. Throws errc::usage, with the shapes, if operands or options do not fit.
 template <class Backend, class C, class A, class B>
 void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, detail::options_of<C, Backend> const& with = {}) {
     using detail::is_results;
@@ -370,8 +371,8 @@ void matmul(context<Backend>& ctx, C&& c, A const& a, B const& b, detail::option
             ctx, detail::product_of(detail::as_matrix(c), detail::as_matrix(a), detail::as_matrix(b), with.mode), with);
 }
 
-// x (R, N), a matrix or activations, as a factor of several products: if they run in bf16, x is rounded once for all of
-// them, in ctx.workspace.
+/// x (R, N), a matrix or activations, as a factor of several products: if they run in bf16, x is rounded once for all
+/// of them, in ctx.workspace.
 template <class Backend, class X> auto precast_factor(context<Backend>& ctx, X const& x) {
     auto factor = detail::as_matrix(x);
     if constexpr (detail::may_be_rounded<std::remove_cvref_t<decltype(*factor.data)>, Backend>)

@@ -1,7 +1,8 @@
 #pragma once
-// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result,
-// and its gradient dy, may be bf16 while all else is float.
-// Example: tests/tensor/norm_test.cpp, a_row_that_overflows_is_nan
+/// \file
+/// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a
+/// result, and its gradient dy, may be bf16 while all else is float.
+/// \shows{tests/tensor/norm_test.cpp,a_row_that_overflows_is_nan}
 
 #include <optional>
 #include <type_traits>
@@ -37,8 +38,8 @@ void with_rows_added(context<Backend>& ctx, Rows const& out, std::optional<Adden
 
 }  // namespace detail
 
-// RMSNorm (Zhang and Sennrich 2019): y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A
-// row whose squares overflow becomes NaN. Throws errc::usage, as all functions here, if shapes do not fit.
+/// RMSNorm (Zhang and Sennrich 2019): y (R, D) = x / sqrt(mean(x^2) + eps) * w (D); r (R) keeps the reciprocal roots. A
+/// row whose squares overflow becomes NaN. Throws errc::usage, as all functions here, if shapes do not fit.
 template <tensor_like Y>
 void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x,
               detail::row_read<Y> const& w, double eps) {
@@ -47,8 +48,8 @@ void rms_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& 
     evaluate(ctx, out, x * tee(r, apply<op::reciprocal_root>(mean_square_axis1(x) + eps)) * w);
 }
 
-// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
-// (D) accumulates.
+/// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
+/// (D) accumulates.
 template <tensor_like DX, tensor_like DY>
 void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw, DY const& dy,
                    detail::rows_read<DX> const& x, detail::row_read<DX> const& w, detail::numbers_read<DX> const& r,
@@ -66,8 +67,8 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
     });
 }
 
-// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D). Keeps
-// mean (R) and the reciprocal roots r (R).
+/// LayerNorm (Ba, Kiros and Hinton 2016): y (R, D) = (x - mean) / sqrt(variance + eps) * w + b, with w and b (D). Keeps
+/// mean (R) and the reciprocal roots r (R).
 template <tensor_like Y>
 void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const& mean,
                 detail::numbers_like<Y> const& r, detail::rows_read<Y> const& x, detail::row_read<Y> const& w,
@@ -81,16 +82,16 @@ void layer_norm(detail::context_of<Y>& ctx, Y&& y, detail::numbers_like<Y> const
     detail::run_layer_norm(ctx, out.data(), mean.data(), r.data(), in);
 }
 
-// What layer_norm_back reads of the forward pass. X is a matrix (R, D) of its type.
+/// What layer_norm_back reads of the forward pass. X is a matrix (R, D) of its type.
 template <tensor_like X> struct layer_norm_operands {
-    detail::rows_read<X> x;        // (R, D)
-    detail::row_read<X> w;         // (D)
-    detail::numbers_read<X> mean;  // (R)
-    detail::numbers_read<X> r;     // (R)
+    detail::rows_read<X> x;        ///< (R, D)
+    detail::row_read<X> w;         ///< (D)
+    detail::numbers_read<X> mean;  ///< (R)
+    detail::numbers_read<X> r;     ///< (R)
 };
 
-// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
-// and db (D) accumulate.
+/// From dy (R, D): dx (R, D) is overwritten with the gradient plus `addend` (R, D), if given, which stays unchanged; dw
+/// and db (D) accumulate.
 template <tensor_like DX, tensor_like DY>
 void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> const& dw,
                      detail::row_like<DX> const& db, DY const& dy,

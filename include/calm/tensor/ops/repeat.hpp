@@ -1,7 +1,8 @@
 #pragma once
-// Repeating rows and summing repeated rows, for values that N neighbouring rows share. On a device x may be bf16 while
-// y is float.
-// Example: tests/tensor/repeat_test.cpp, rows_are_repeated_and_summed_back
+/// \file
+/// Repeating rows and summing repeated rows, for values that N neighbouring rows share. On a device x may be bf16 while
+/// y is float.
+/// \shows{tests/tensor/repeat_test.cpp,rows_are_repeated_and_summed_back}
 
 #include <algorithm>
 
@@ -32,7 +33,7 @@ void run_segment_sum(context<cpu> const& ctx, T* y, T const* x, index_t count, i
 
 }  // namespace detail
 
-// x (R N, D) = y (R, D), every row N times. Throws errc::usage if there is no such N, or widths differ.
+/// x (R N, D) = y (R, D), every row N times. Throws errc::usage if there is no such N, or widths differ.
 template <tensor_like X>
 void repeat_interleave(detail::context_of<X> const& ctx, X&& x, detail::rows_read<X> const& y) {
     auto const out = detail::written_rows(x);
@@ -41,8 +42,8 @@ void repeat_interleave(detail::context_of<X> const& ctx, X&& x, detail::rows_rea
     detail::run_repeat_interleave(ctx, out.data(), y.data(), y.extent(0), each, y.extent(1));
 }
 
-// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage if there is no such N, or
-// widths differ.
+/// y (R, D) = the sums of N neighbouring rows of x (R N, D), in order. Throws errc::usage if there is no such N, or
+/// widths differ.
 template <tensor_like Y, tensor_like X> void segment_sum(detail::context_of<Y> const& ctx, Y&& y, X const& rows_of_x) {
     auto const out = detail::written_rows(y);
     detail::rows_like<Y, detail::scalar_of<X> const> const x = detail::as_view(rows_of_x);

@@ -1,6 +1,7 @@
 #pragma once
-// The angles of rotary embeddings (Su et al. 2021), and their scaling for texts longer than in pretraining.
-// Example: tests/tensor/rotary_angles_test.cpp, llama3_scaling_divides_low_frequencies
+/// \file
+/// The angles of rotary embeddings (Su et al. 2021), and their scaling for texts longer than in pretraining.
+/// \shows{tests/tensor/rotary_angles_test.cpp,llama3_scaling_divides_low_frequencies}
 
 #include <algorithm>
 #include <array>
@@ -12,26 +13,26 @@
 
 namespace calm {
 
-// How frequencies are scaled: `rope_type` of config.json, where unscaled is "default".
+/// How frequencies are scaled: `rope_type` of config.json, where unscaled is "default".
 enum class rope_type : index_t { unscaled, linear, llama3 };
 
-// Its name in config.json.
+/// Its name in config.json.
 constexpr std::string_view name_of(rope_type type) {
     constexpr std::array<std::string_view, 3> names{"default", "linear", "llama3"};
     return names[static_cast<std::size_t>(type)];
 }
 
-// Scaling of the frequencies, named as in config.json. `linear` divides each by `factor`. `llama3` (Llama 3.1) divides
-// low frequencies, keeps high ones and interpolates between. A frequency is low if its pair turns at most
-// low_freq_factor times in the original positions. It is high if the pair turns at least high_freq_factor times.
+/// Scaling of the frequencies, named as in config.json. `linear` divides each by `factor`. `llama3` (Llama 3.1) divides
+/// low frequencies, keeps high ones and interpolates between. A frequency is low if its pair turns at most
+/// low_freq_factor times in the original positions. It is high if the pair turns at least high_freq_factor times.
 struct rotary_scaling {
-    rope_type type = rope_type::unscaled;             // by which rule
-    double factor = 1;                                // of linear and llama3
-    double low_freq_factor = 1;                       // of llama3
-    double high_freq_factor = 4;                      // of llama3, above low_freq_factor
-    index_t original_max_position_embeddings = 8192;  // of llama3: positions in pretraining
+    rope_type type = rope_type::unscaled;             ///< by which rule
+    double factor = 1;                                ///< of linear and llama3
+    double low_freq_factor = 1;                       ///< of llama3
+    double high_freq_factor = 4;                      ///< of llama3, above low_freq_factor
+    index_t original_max_position_embeddings = 8192;  ///< of llama3: positions in pretraining
 
-    // Visits the numbers that the type has.
+    /// Visits the numbers that the type has.
     template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
         if (self.type == rope_type::unscaled) return;
         visitor("factor", self.factor);
@@ -43,16 +44,16 @@ struct rotary_scaling {
     friend constexpr bool operator==(rotary_scaling const&, rotary_scaling const&) = default;
 };
 
-// The angles of all pairs of a head. A base alone gives unscaled ones.
+/// The angles of all pairs of a head. A base alone gives unscaled ones.
 struct rotary_angles {
-    double theta;            // the base
-    rotary_scaling scaling;  // of the frequencies
+    double theta;            ///< the base
+    rotary_scaling scaling;  ///< of the frequencies
 
-    // From a base, unscaled unless a scaling is given.
+    /// From a base, unscaled unless a scaling is given.
     constexpr rotary_angles(double base, rotary_scaling const& scaled = {}) : theta(base), scaling(scaled) {}
 
-    // Angle by which pair i turns per position. Host only: a GPU's powf differs in the last bits, and the position
-    // multiplies the difference. Single precision, like the published tables.
+    /// Angle by which pair i turns per position. Host only: a GPU's powf differs in the last bits, and the position
+    /// multiplies the difference. Single precision, like the published tables.
     [[nodiscard]] float frequency(index_t i, index_t head_size) const {
         float const plain =
             std::pow(static_cast<float>(theta), -static_cast<float>(2 * i) / static_cast<float>(head_size));

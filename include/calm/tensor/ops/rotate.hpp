@@ -1,6 +1,7 @@
 #pragma once
-// Rotary embeddings (Su et al. 2021) for rows of heads; a head is head_size consecutive elements.
-// Example: tests/nn/attention_test.cpp, turning_back
+/// \file
+/// Rotary embeddings (Su et al. 2021) for rows of heads; a head is head_size consecutive elements.
+/// \shows{tests/nn/attention_test.cpp,turning_back}
 
 #include "calm/base/error.hpp"
 #include "calm/tensor/core/copy.hpp"
@@ -24,10 +25,10 @@ inline rotation rotation_of(extents<dyn, dyn> const& rows, index_t head_size, in
 
 }  // namespace detail
 
-// Rotates the halves of every head of x (R, heads * head_size) in place. Row r has position first + r % period. The
-// angle of pair i is position * angles.frequency(i, head_size), unscaled position * theta^(-2 i / head_size).
-// `direction` -1 rotates back, which is also the gradient. Throws errc::usage if head_size is odd or does not divide
-// the row, or if period is below 1.
+/// Rotates the halves of every head of x (R, heads * head_size) in place. Row r has position first + r % period. The
+/// angle of pair i is position * angles.frequency(i, head_size), unscaled position * theta^(-2 i / head_size).
+/// `direction` -1 rotates back, which is also the gradient. Throws errc::usage if head_size is odd or does not divide
+/// the row, or if period is below 1.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period, index_t first,
             rotary_angles const& angles, double direction = 1) {
@@ -36,7 +37,7 @@ void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size, index_t period
                        detail::rotation_of(turned.extents(), head_size, period, first, angles, direction));
 }
 
-// As above for S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
+/// As above for S cached sequences: x has T rows for each of them, (S T), at the positions after its existing ones.
 template <tensor_like X>
 void rotate(detail::context_of<X>& ctx, X&& x, index_t head_size,
             mirrored_span<cached_sequence, detail::backend_of<X>> const& sequences, rotary_angles const& angles) {
@@ -56,7 +57,7 @@ template <class Y> rotation rotation_beside(Y const& y, rotation const& of_x) {
 }
 }  // namespace detail
 
-// Rotates two matrices with equally many rows, such as queries and keys, as `rotate` does.
+/// Rotates two matrices with equally many rows, such as queries and keys, as `rotate` does.
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, index_t period, index_t first,
                  rotary_angles const& angles, double direction = 1) {
@@ -71,7 +72,7 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size, in
         detail::run_rotate(ctx, other.data(), of_y);
     }
 }
-// As above for S cached sequences: each matrix has T rows per sequence, (S T).
+/// As above for S cached sequences: each matrix has T rows per sequence, (S T).
 template <tensor_like X, tensor_like Y>
 void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
                  mirrored_span<cached_sequence, detail::backend_of<X>> const& sequences, rotary_angles const& angles) {
@@ -88,9 +89,9 @@ void rotate_both(detail::context_of<X>& ctx, X&& x, Y&& y, index_t head_size,
     }
 }
 
-// For new rows (S T) of S sequences: rotates queries in place as `rotate` does, and appends values and rotated keys, (S
-// T, Width), to the sequences in memory (B, room, Width). One launch on block backends. new_keys may be overwritten.
-// Throws as rotate and append_positions do.
+/// For new rows (S T) of S sequences: rotates queries in place as `rotate` does, and appends values and rotated keys,
+/// (S T, Width), to the sequences in memory (B, room, Width). One launch on block backends. new_keys may be
+/// overwritten. Throws as rotate and append_positions do.
 template <tensor_like Q, tensor_like K>
 void rotate_and_append(detail::context_of<Q>& ctx, Q&& queries, K&& keys, detail::positions_like<K> const& values,
                        detail::rows_like<K> const& new_keys, detail::rows_read<K> const& new_values, index_t head_size,

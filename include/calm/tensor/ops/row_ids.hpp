@@ -1,6 +1,7 @@
 #pragma once
-// Row ids of a table, such as token ids, and whether they were validated, so that this happens once.
-// Example: tests/tensor/row_ids_test.cpp, they_are_numbered_in_order_of_appearance
+/// \file
+/// Row ids of a table, such as token ids, and whether they were validated, so that this happens once.
+/// \shows{tests/tensor/row_ids_test.cpp,they_are_numbered_in_order_of_appearance}
 
 #include <algorithm>
 #include <concepts>
@@ -11,32 +12,32 @@
 
 namespace calm {
 
-// Ids (n) in the memory of a backend. Operations use validated ids as they are; others they check each time, and then
-// the host waits for a device.
+/// Ids (n) in the memory of a backend. Operations use validated ids as they are; others they check each time, and then
+/// the host waits for a device.
 template <class Backend = cpu> class row_ids {
 public:
-    using view_type = vector_view<row_id const, dyn, Backend>;  // the ids
+    using view_type = vector_view<row_id const, dyn, Backend>;  ///< the ids
 
     row_ids() = default;
-    // Unvalidated ids, from anything that converts to a view of them.
+    /// Unvalidated ids, from anything that converts to a view of them.
     template <std::convertible_to<view_type> Ids> row_ids(Ids const& ids) : ids_(ids) {}
-    row_ids(row_id const* ids, extents<dyn> const& n) : ids_(ids, n) {}  // unvalidated
-    // Ids that are in 0 .. V - 1, because they were checked or made so.
+    row_ids(row_id const* ids, extents<dyn> const& n) : ids_(ids, n) {}  ///< unvalidated
+    /// Ids that are in 0 .. V - 1, because they were checked or made so.
     static row_ids validated(view_type const& ids, index_t V) {
         row_ids good(ids);
         good.limit_ = V;
         return good;
     }
 
-    [[nodiscard]] view_type const& view() const { return ids_; }      // the ids
-    [[nodiscard]] row_id const* data() const { return ids_.data(); }  // the first id
-    [[nodiscard]] index_t size() const { return ids_.size(); }        // n
-    // Whether they are validated; true for no ids.
+    [[nodiscard]] view_type const& view() const { return ids_; }      ///< the ids
+    [[nodiscard]] row_id const* data() const { return ids_.data(); }  ///< the first id
+    [[nodiscard]] index_t size() const { return ids_.size(); }        ///< n
+    /// Whether they are validated; true for no ids.
     [[nodiscard]] bool are_validated() const { return limit_ > 0 || size() == 0; }
-    // Rows of the table that they are valid for; 0: not validated.
+    /// Rows of the table that they are valid for; 0: not validated.
     [[nodiscard]] index_t limit() const { return limit_; }
 
-    // `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.
+    /// `count` ids from index `first` on, validated if these are. Throws errc::usage if there are fewer.
     [[nodiscard]] row_ids part(index_t first, index_t count) const {
         return validated(rows(ids_, first, count), limit_);
     }
@@ -46,12 +47,12 @@ private:
     index_t limit_ = 0;
 };
 
-// Ids and their unique values, so that work that depends on an id alone is done once per value.
+/// Ids and their unique values, so that work that depends on an id alone is done once per value.
 template <class Backend = cpu> struct unique_ids {
-    row_ids<Backend> ids;  // (n)
-    // (U), each once, in the order of first appearance; a device may have further ids after them
+    row_ids<Backend> ids;  ///< (n)
+    /// (U), each once, in the order of first appearance; a device may have further ids after them
     row_ids<Backend> unique;
-    row_ids<Backend> inverse;  // (n), the index of each id in `unique`
+    row_ids<Backend> inverse;  ///< (n), the index of each id in `unique`
 };
 
 namespace detail {
@@ -98,27 +99,27 @@ template <class T, class Backend> std::span<T> on_this_side(vector_view<T, dyn, 
 
 }  // namespace detail
 
-// Uploads the ids of one step: the host writes and checks them and finds unique ids, then one copy takes all of them to
-// the backend. They stay in ctx.saved. A backend in host memory reads the host's ids in place, without a copy. A dry
-// run, which has no ids, only takes the memory.
+/// Uploads the ids of one step: the host writes and checks them and finds unique ids, then one copy takes all of them
+/// to the backend. They stay in ctx.saved. A backend in host memory reads the host's ids in place, without a copy. A
+/// dry run, which has no ids, only takes the memory.
 template <class Backend> class id_upload {
 public:
-    // For ids of a table of V rows; room: the most ids to upload.
+    /// For ids of a table of V rows; room: the most ids to upload.
     id_upload(context<Backend>& ctx, index_t V, index_t room) :
         ctx_(ctx), host_(memory_of_host(ctx)), scope_(host_), V_(V),
         there_(ctx.saved.template take<row_id>(extents<dyn>(room))), here_(place_on_host()) {}
 
-    // The room for n ids, their unique values and the inverse.
+    /// The room for n ids, their unique values and the inverse.
     static index_t room_for_unique(index_t n, index_t V) { return 2 * n + std::min(n, V); }
 
-    // Memory for the next n ids, which the host writes before it calls `checked` or `unique`.
+    /// Memory for the next n ids, which the host writes before it calls `checked` or `unique`.
     std::span<row_id> take(index_t n) {
         auto const part = rows(here_, used_, n);
         used_ += n;
         return detail::on_this_side(part);
     }
-    // For ids that the host already has and that outlive their use: a backend in host memory reads them in place.
-    // Throws as `checked` does.
+    /// For ids that the host already has and that outlive their use: a backend in host memory reads them in place.
+    /// Throws as `checked` does.
     row_ids<Backend> given(std::span<row_id const> ids) {
         if constexpr (host_memory<Backend>) {
             check(ids);
@@ -129,13 +130,13 @@ public:
             return checked(place);
         }
     }
-    // Validates the ids in memory from `take`. Throws errc::tokenizer for an id outside 0 .. V - 1.
+    /// Validates the ids in memory from `take`. Throws errc::tokenizer for an id outside 0 .. V - 1.
     row_ids<Backend> checked(std::span<row_id const> ids) {
         check(ids);
         return there(ids, V_);
     }
-    // As `checked`, but also finds the unique ids. On a device their number is always the maximum, padded with other
-    // ids of the table, each once, so that shapes never depend on data.
+    /// As `checked`, but also finds the unique ids. On a device their number is always the maximum, padded with other
+    /// ids of the table, each once, so that shapes never depend on data.
     unique_ids<Backend> unique(std::span<row_id const> ids) {
         auto const all = checked(ids);
         auto const unique = take(std::min(all.size(), V_));
@@ -153,7 +154,7 @@ public:
         }
         return {all, there(unique.first(static_cast<std::size_t>(count)), V_), there(inverse, count)};
     }
-    // Copies all ids to the backend. Called once, at the end.
+    /// Copies all ids to the backend. Called once, at the end.
     void send() {
         if constexpr (device_memory<Backend>) copy(ctx_, rows(there_, 0, used_), rows(here_, 0, used_));
     }
@@ -190,16 +191,16 @@ private:
     index_t used_ = 0;
 };
 
-// Validates host ids for a table of V rows and brings them to the backend in one copy, without waiting. It takes memory
-// from ctx.saved. A backend in host memory reads the ids in place, so they must outlive their use. Throws
-// errc::tokenizer for an id outside 0 .. V - 1.
+/// Validates host ids for a table of V rows and brings them to the backend in one copy, without waiting. It takes
+/// memory from ctx.saved. A backend in host memory reads the ids in place, so they must outlive their use. Throws
+/// errc::tokenizer for an id outside 0 .. V - 1.
 template <class Backend> row_ids<Backend> ids_to_device(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     id_upload<Backend> upload(ctx, V, host_memory<Backend> ? 0 : std::ssize(ids));
     auto const all = upload.given(ids);
     upload.send();
     return all;
 }
-// As ids_to_device, but also finds the unique ids.
+/// As ids_to_device, but also finds the unique ids.
 template <class Backend>
 unique_ids<Backend> unique_ids_to_device(context<Backend>& ctx, std::span<row_id const> ids, index_t V) {
     auto const n = std::ssize(ids);

@@ -1,7 +1,8 @@
 #pragma once
-// Operations on matrix rows (R, D): copy, sum, gather and scatter. Sums use fixed chunks of rows, so that the number of
-// threads does not matter.
-// Example: tests/tensor/rows_test.cpp, rows_are_gathered_and_their_gradients_scattered
+/// \file
+/// Operations on matrix rows (R, D): copy, sum, gather and scatter. Sums use fixed chunks of rows, so that the number
+/// of threads does not matter.
+/// \shows{tests/tensor/rows_test.cpp,rows_are_gathered_and_their_gradients_scattered}
 
 #include <algorithm>
 #include <type_traits>
@@ -61,29 +62,29 @@ void check_ids(context<Backend>& ctx, row_ids<Backend> const& ids, index_t V, ch
 
 }  // namespace detail
 
-// dst = src, elements in order, converted to T if the types differ. Throws errc::usage for unequal sizes.
+/// dst = src, elements in order, converted to T if the types differ. Throws errc::usage for unequal sizes.
 template <class T, class U, class E1, class E2, class Backend>
 void copy(context<Backend> const& ctx, view<T, E1, Backend> const& dst, view<U, E2, Backend> const& src) {
     detail::check_sizes(dst, src);
     detail::run_copy(ctx, dst.data(), src.data(), dst.size());
 }
 
-// Sets every element of x to value.
+/// Sets every element of x to value.
 template <class T, class E, class Backend>
 void fill(context<Backend> const& ctx, view<T, E, Backend> const& x, T value) {
     detail::run_fill(ctx, x.data(), x.size(), value);
 }
 
-// total (D) += the sum over the rows of x (R, D), which on a device may be bf16. Throws errc::usage if total has
-// another size.
+/// total (D) += the sum over the rows of x (R, D), which on a device may be bf16. Throws errc::usage if total has
+/// another size.
 template <tensor_like X> void add_sum_axis0(detail::context_of<X>& ctx, detail::row_like<X> const& total, X const& x) {
     detail::rows_like<X, detail::scalar_of<X> const> const summed = detail::as_view(x);
     detail::require_size("calm::add_sum_axis0", "a total", total.size(), summed.extent(1));
     detail::run_add_sum_axis0(ctx, total.data(), summed.data(), summed.extent(0), summed.extent(1));
 }
 
-// y (R, D) = table (V, D) [ids (R)]; a bf16 table gives float. Throws errc::tokenizer for an id outside 0 .. V - 1,
-// errc::usage for a y of another shape. Waits for a device unless the ids are validated.
+/// y (R, D) = table (V, D) [ids (R)]; a bf16 table gives float. Throws errc::tokenizer for an id outside 0 .. V - 1,
+/// errc::usage for a y of another shape. Waits for a device unless the ids are validated.
 template <tensor_like Y, tensor_like Table>
 void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
                  std::type_identity_t<row_ids<detail::backend_of<Y>>> const& ids) {
@@ -99,8 +100,8 @@ void gather_rows(detail::context_of<Y>& ctx, Y&& y, Table const& table,
     detail::run_gather_rows(ctx, out.data(), from.data(), ids.data(), ids.size(), width);
 }
 
-// dtable (V, D) [ids (R)] += dy (R, D), with rows of equal ids in order. The ids must be in 0 .. V - 1, which is not
-// checked again. Throws errc::usage for a dy of another shape.
+/// dtable (V, D) [ids (R)] += dy (R, D), with rows of equal ids in order. The ids must be in 0 .. V - 1, which is not
+/// checked again. Throws errc::usage for a dy of another shape.
 template <tensor_like Table>
 void scatter_add_rows(detail::context_of<Table>& ctx, Table&& dtable, detail::rows_read<Table> const& dy,
                       std::type_identity_t<row_ids<detail::backend_of<Table>>> const& ids) {
@@ -118,10 +119,10 @@ struct count_up {
 };
 }  // namespace detail
 
-// Ids (R) with their unique values and the inverse mapping, in ctx.saved. Throws errc::tokenizer for an id outside 0 ..
-// V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `unique` is all ids, or
-// the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
-// reach a device, use id_upload.
+/// Ids (R) with their unique values and the inverse mapping, in ctx.saved. Throws errc::tokenizer for an id outside 0
+/// .. V - 1. In host memory it finds the unique ids; a dry run assumes the maximum. On a device `unique` is all ids, or
+/// the whole table if that is smaller, and the host waits unless the ids are validated. To find unique ids before they
+/// reach a device, use id_upload.
 template <class Backend>
 unique_ids<Backend> unique(context<Backend>& ctx, std::type_identity_t<row_ids<Backend>> const& ids, index_t V) {
     detail::check_ids(ctx, ids, V);
