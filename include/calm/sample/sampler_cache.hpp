@@ -1,6 +1,6 @@
 #pragma once
 // Prepared resources that make sampling faster.
-// Example: tests/emulated/launches_test.cpp, asked_for_a_patch
+// Example: tests/sample/generate_test.cpp, a_sampler_cache_serves_every_patch_of_a_text
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a result,
 // and its gradient dy, may be bf16 while all else is float.
-// Example: tests/tensor/norm_test.cpp, a_row_that_overflows_is_nan
+// Example: tests/tensor/norm_test.cpp, a_row_is_normalised_forward_and_backward
 
 #include <optional>
 #include <type_traits>
