@@ -27,7 +27,8 @@ if(CALM_APPS)
         list(APPEND installed ${for_levels})
     endif()
     install(TARGETS ${installed} OPTIONAL)
-    install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/calm/models PATTERN make EXCLUDE)
+    install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/calm/models
+            PATTERN make EXCLUDE PATTERN finish EXCLUDE)
     # The program compiles sizes on demand from its own headers too. They are private: projects do not include them.
     install(DIRECTORY apps/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/calm-programs FILES_MATCHING PATTERN "*.hpp")
     install(CODE "

@@ -48,6 +48,7 @@ namespace {
 constexpr char const* spec_help =
     "text: files (.txt, .jsonl, .json, also as .gz or .zst), folders or patterns of them, stories:N (about N tokens of "
     "generated stories) or markov:N (N symbols of a Markov chain)";
+constexpr char const* or_shipped_help = ", or stories or english, which come with calm";  // after a model's directory
 
 using ends::above_zero;
 constexpr auto any_seed = std::numeric_limits<std::uint64_t>::max();
@@ -237,8 +238,7 @@ void find_model(command& c, std::string const& option, std::string& path, char c
 // The directory of a model, as find_model. `more` ends the help.
 void add_directory(command& c, std::string const& option, std::string& path, char const* stage, std::string const& what,
                    needed need = needed::no, std::string const& more = "") {
-    std::string const or_else =
-        std::string_view(stage) == model_stage ? ", or stories or english, which come with calm" : "";
+    std::string const or_else = std::string_view(stage) == model_stage ? or_shipped_help : "";
     c.text(option, path, "DIR", what + "; also the --out of train" + or_else + more, need);
     c.check([&c, &path, option, stage] {
         if (!path.empty()) find_model(c, option, path, stage);
@@ -834,10 +834,9 @@ void declare(command& c, text_options& o) {
 }
 
 void declare(command& c, evaluate_options& o) {
-    c.repeated(
-        "--model", o.models, "DIR",
-        "model that train wrote, or stories or english, which come with calm; repeat the option to compare several "
-        "(stories)");
+    c.repeated("--model", o.models, "DIR",
+               std::string("model that train wrote") + or_shipped_help +
+                   "; repeat the option to compare several (stories)");
     c.first_words_are("--model");
     c.check_whole([&o] {
         if (o.models.empty()) o.models = {model_by_default()};

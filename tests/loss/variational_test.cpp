@@ -12,6 +12,26 @@ template <class Backend = cpu> auto seen(auto& v) {
 }
 }  // namespace
 
+// One patch with a latent of two dimensions: the first carries information, the second is close to N(0, 1).
+BOOST_AUTO_TEST_CASE(only_a_dimension_above_the_clamp_has_a_gradient) {
+    context<> ctx;
+    tensor<double, extents<dyn, 2>> mean(extents<dyn, 2>(1)), log_std(extents<dyn, 2>(1));
+    tensor<double, extents<dyn, 2>> dmean(extents<dyn, 2>(1)), dlog_std(extents<dyn, 2>(1));
+    mean[0] = 3, log_std[0] = std::log(2);
+    mean[1] = 0.1, log_std[1] = 0;
+    auto const within = boost::test_tools::tolerance(1e-12);
+
+    double const first = 0.5 * (3 * 3 + 2 * 2 - 1) - std::log(2), second = 0.5 * 0.1 * 0.1;  // in nats
+    BOOST_TEST(clamped_kl_sum(ctx, mean.view(), log_std.view(), 0) == first + second, within);
+    BOOST_TEST(clamped_kl_sum(ctx, mean.view(), log_std.view(), 0.5) == first + 0.5, within);
+
+    double const weight = 0.001;  // of the variational term in the autoencoder's loss
+    add_clamped_kl_gradient(ctx, mean.view(), log_std.view(), dmean.view(), dlog_std.view(), 0.5, weight);
+    BOOST_TEST(dmean[0] == weight * 3, within);
+    BOOST_TEST(dlog_std[0] == weight * (2 * 2 - 1), within);
+    BOOST_TEST((dmean[1] == 0 && dlog_std[1] == 0));
+}
+
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const R : {0, 1, 70}) {
         context<> ctx(1, 2);

@@ -5,6 +5,8 @@
 
 #include "calm/model/calm.hpp"
 #include "calm/model/heads/diffusion.hpp"
+#include "calm/model/owned_model.hpp"
+#include "calm/train/optimizer.hpp"
 #include "support/heads.hpp"
 #include "support/statistics.hpp"
 
@@ -124,6 +126,42 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_diffusion_head_agrees_with_the_reference, vari
         BOOST_TEST(close_to(std::span<float const>(copied(z)), std::span<double const>(expected), 1e-5 * largest, 1e-5),
                    name);
     }
+}
+
+// Two hidden states, each followed by latents near its own point: after training, samples lie near these points.
+BOOST_AUTO_TEST_CASE(a_diffusion_head_learns_which_latents_follow_a_hidden_state) {
+    constexpr configuration<diffusion> mine{
+        .autoencoder = {.latent_size = 2}, .hidden_size = 16, .head = {.num_mlp_layers = 1}};
+    constexpr index_t R = 2, D = 16, L = 2;
+    context<> ctx(1);                            // seed
+    owned_model<diffusion_head<mine>> own(100);  // for 100 token ids
+    auto& head = own.model;
+    initialise(ctx, head);
+    adamw optimizer(head, {.weight_decay = 0});
+
+    tensor<float, extents<R, D>> hidden, dhidden;
+    tensor<float, extents<R, L>> mean, log_std;  // of the latents
+    fill_normal(ctx, hidden.view(), key{1});
+    fill(ctx, log_std.view(), std::log(0.1F));
+    mean(0, 0) = 1, mean(1, 1) = -1;
+    for (ctx.step = 0; ctx.step < 300; ++ctx.step) {  // other noise in every step
+        double const loss = total_of(ctx, [&](auto const& total) {
+            head.loss_and_gradient(ctx, total, {.hidden = hidden, .mean = mean, .log_std = log_std},
+                                   {.dhidden = dhidden, .scale = 1.0 / R}, {.samples = 32}, 0);
+        });
+        optimizer.step(ctx, 0.01, loss / R);
+    }
+
+    constexpr index_t N = 100;  // samples of each state
+    head.sampling.steps = 50;
+    tensor<float, extents<R * N, L>> z;
+    std::vector<row_rng> const rngs{{{.seed = 1}, 0}, {{.seed = 1}, N}};  // samples 0 .. N - 1 and N .. 2 N - 1
+    head.sample(ctx, z, {.hidden = hidden}, rngs);
+    double squares = 0;
+    for (index_t i = 0; i < R * N; ++i)
+        for (index_t l = 0; l < L; ++l) squares += std::pow(z(i, l) - mean(i / N, l), 2);
+    double const apart = std::sqrt(squares / (R * N * L));  // 0.1 for perfect samples
+    BOOST_TEST((apart > 0.05 && apart < 0.2), apart);
 }
 
 BOOST_AUTO_TEST_CASE(the_schedule_is_the_published_product) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "calm/evaluate/evaluate.hpp"
+#include "calm/model/owned_model.hpp"
 #include "calm/sample/generate.hpp"
 #include "support/gradient_check.hpp"
 
@@ -59,6 +60,37 @@ vector_view<token_id const> seen(std::vector<token_id> const& v) {
 }
 
 }  // namespace
+
+// The hidden states of a text: of all patches at once, as in training, and patch by patch, as in generation.
+BOOST_AUTO_TEST_CASE(a_backbone_reads_a_text_at_once_or_patch_by_patch) {
+    constexpr configuration<> mine{.autoencoder = {.patch_size = 2},
+                                   .hidden_size = 32,
+                                   .intermediate_size = 64,
+                                   .num_hidden_layers = 2,
+                                   .num_attention_heads = 4,
+                                   .num_key_value_heads = 2};
+    constexpr index_t patches = 4;
+    context<> ctx(1);                       // seed
+    owned_model<backbone<mine>> own(1000);  // for 1000 token ids, with memory for gradients
+    auto& model = own.model;
+    initialise(ctx, model);
+    std::vector<token_id> const text{12, 7, 999, 3, 7, 7, 50, 1};  // one sequence of 4 patches of 2 tokens
+    vector_view<token_id const> const tokens(text.data(), extents<dyn>(2 * patches));
+
+    auto const s = model.forward(ctx, tokens, patches);  // s.y: (4, 32), row p depends on patches 0 .. p
+    auto cache = model.make_cache(1, patches);           // keys and values of one sequence
+    for (index_t p = 0; p < patches; ++p) {
+        auto const state = model.extend(ctx, row_ids<>(rows(tokens, 2 * p, 2)), cache, cache.all());  // (1, 32)
+        BOOST_TEST(sum(ctx, square(state - rows(s.y, p, 1))) < 1e-10);
+    }
+    BOOST_TEST(cache.length(0) == patches);
+
+    // The gradient of the states, here 1 each, becomes gradients of the parameters.
+    tensor<float, extents<patches, 32>> dy;
+    fill(ctx, dy.view(), 1.0F);
+    model.backward(ctx, s, dy.view());
+    for (auto const& p : parameters_of(model)) BOOST_TEST(sum(ctx, square(p.grad)) > 0, p.name);
+}
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_backbone_has_the_parameters_it_reads_with, Input, inputs) {
     drawn_model<float, Input::value> p;

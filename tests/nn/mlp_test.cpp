@@ -3,6 +3,7 @@
 #include "calm/emulated.hpp"
 #include "calm/nn/norm.hpp"
 #include "calm/nn/sequential.hpp"
+#include "calm/train/optimizer.hpp"
 #include "support/gradient_check.hpp"
 #include "support/rows.hpp"
 
@@ -15,6 +16,35 @@ template <class T> using wide = swiglu<40, 96, space<cpu, T>>;
 template <class T, class B> using small_on = swiglu<5, 11, space<B, T>>;
 template <class T, class B> using wide_on = swiglu<40, 96, space<B, T>>;
 }  // namespace
+
+// SwiGLU multiplies two linear functions of its input, so it learns a product of inputs. No linear layer can.
+BOOST_AUTO_TEST_CASE(it_learns_a_product_of_its_inputs) {
+    constexpr int rows = 64;
+    context<> ctx(1);  // seed
+    arena<> values("values"), gradients("gradients");
+    swiglu<2, 16> layer;  // 2 inputs and outputs, 16 hidden elements
+    allocate(layer, values, &gradients);
+    initialise(ctx, layer);
+    adamw optimizer(layer, {.weight_decay = 0});
+
+    using matrix = tensor<float, extents<rows, 2>>;
+    matrix x, dx, want, dy;
+    fill_normal(ctx, x.view(), key{1});
+    for (index_t r = 0; r < rows; ++r) want(r, 0) = x(r, 0) * x(r, 1);  // and the second output is 0
+    auto const step = [&] {
+        arena_scope const forget(ctx.saved);  // activations saved for backward
+        auto const s = layer.forward(ctx, x);
+        double const loss = sum(ctx, square(s.y - want)) / rows;
+        differentiate_sum(ctx, square(wrt(s.y, dy) - want), 1.0 / rows);
+        layer.backward(ctx, s, dy, dx);  // overwrites dx, adds to the parameters' gradients
+        optimizer.step(ctx, 0.01, loss);
+        return loss;
+    };
+    double const first = step();
+    for (int i = 0; i < 400; ++i) step();
+    BOOST_TEST(first > 0.5);
+    BOOST_TEST(step() < 0.001);
+}
 
 BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     for (index_t const rows : {0, 1, 7}) check_layer<small>(rows);

@@ -232,6 +232,30 @@ BOOST_AUTO_TEST_CASE(rounds_do_not_change_the_text) {
     }
 }
 
+// A text patch by patch. The cache is prepared once for all of them; the tokens are those of `generate`.
+BOOST_AUTO_TEST_CASE(a_sampler_cache_serves_every_patch_of_a_text) {
+    untrained const random(8192);  // a model with random weights and 8192 token ids
+    auto const& model = random.model;
+    context<> ctx(1, 2);
+    auto const rule = sampler::adaptive(temperature::of(0.5));
+    std::uint64_t const seed = 12;
+    special_tokens const no_end{.bos = 94, .eos = -1, .pad = 96};
+    std::vector<token_id> const begin{94, 5, 17, 40};  // BOS and a prompt: a patch of 4 tokens
+
+    sampler_cache<cpu> prepared(ctx, model);
+    generation_session<model_type> session(ctx, model, begin, 5);  // with room for 5 more patches
+    std::vector<token_id> text, patch(4);
+    for (index_t p = 0; p < 5; ++p) {
+        patch_rng const rng{.row = 0, .noise = {{seed, stream::generation, 0}, p}};
+        sample_next(ctx, model, std::span(patch), session.hidden(), rule, std::span(&rng, 1), 0, &prepared);
+        session.append(patch);
+        text.insert(text.end(), patch.begin(), patch.end());
+    }
+    auto const after_bos = std::span(begin).subspan(1);
+    auto const whole = generate(ctx, model, after_bos, no_end, {.sampler = rule, .max_tokens = 20, .seed = seed});
+    BOOST_TEST(text == whole.tokens, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(the_adaptive_rule_answers_as_if_every_draw_were_decoded) {
     untrained const u;
     context<> ctx(1, 2);

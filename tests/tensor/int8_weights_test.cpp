@@ -88,6 +88,27 @@ BOOST_AUTO_TEST_CASE(zeros_subnormal_and_the_largest_numbers_have_finite_weights
     }
 }
 
+// A layer's product with its weights in int8: the call of `matmul` is the one with float weights.
+BOOST_AUTO_TEST_CASE(a_product_reads_weights_of_9_bits) {
+    constexpr index_t inputs = 320, outputs = 64;
+    context<> ctx;
+    tensor<float, extents<3, inputs>> x;
+    tensor<float, extents<outputs, inputs>> weights;
+    tensor<float, extents<3, outputs>> exact, y;
+    fill_normal(ctx, x.view(), key{1});
+    fill_normal(ctx, weights.view(), key{2});
+    matmul(ctx, exact, x, transposed(weights));
+
+    int8_weights held;  // destroyed before `weights`
+    held.add(weights.data(), outputs, inputs);
+    use_int8_weights(ctx, held);
+    matmul(ctx, y, x, transposed(weights));  // from now on only operations of ctx may read `weights`
+
+    BOOST_TEST(8 * held.bytes() == 9U * inputs * outputs);
+    double const error = std::sqrt(sum(ctx, square(y - exact)) / sum(ctx, square(exact)));
+    BOOST_TEST((error > 0.003 && error < 0.007), error);  // half a percent
+}
+
 // Few rows, tiles, several parts; all rows and a part of them, all columns and a part of them that begins with a block
 // or within one; with a bias and added to what is there.
 BOOST_AUTO_TEST_CASE(a_product_by_int8_is_the_product_by_the_same_numbers_as_float) {

@@ -81,6 +81,38 @@ BOOST_AUTO_TEST_CASE(every_operand_of_another_size_is_refused) {
     check(call_layer_norm_back, {.db = 4}, "calm::layer_norm_back: expected db of 5 numbers, found 4");
 }
 
+// Forward keeps the statistics of every row, and backward reads them.
+BOOST_AUTO_TEST_CASE(a_row_is_normalised_forward_and_backward) {
+    extents<dyn, 2> const one_row(1);
+    context<> ctx;
+    tensor<double, extents<dyn, 2>> x(one_row), y(one_row), dx(one_row), dy(one_row);
+    tensor<double, extents<2>> w, b, dw, db;  // zeros; backward adds to dw and db
+    tensor<double, extents<dyn>> mean{extents<dyn>(1)}, r{extents<dyn>(1)};
+    x[0] = 3, x[1] = 4;
+    w[0] = 1, w[1] = 2;
+    b[0] = b[1] = 10;
+    dy[0] = 1, dy[1] = 0;
+    auto const within = boost::test_tools::tolerance(1e-12);
+
+    rms_norm(ctx, y, r, x, w, 0);  // eps 0, for exact numbers
+    double const root = std::sqrt((9 + 16) / 2.0);
+    BOOST_TEST(r[0] == 1 / root, within);
+    BOOST_TEST(y[0] == 1 * 3 / root, within);
+    BOOST_TEST(y[1] == 2 * 4 / root, within);
+    rms_norm_back(ctx, dx, dw, dy, x, w, r);
+    BOOST_TEST(dw[0] == 3 / root, within);
+    BOOST_TEST(dx[0] == 0.64 / root, within);
+    BOOST_TEST(std::abs(dx[0] * x[0] + dx[1] * x[1]) < 1e-12);  // a multiple of x has the same y
+
+    layer_norm(ctx, y, mean, r, x, w, b, 0);
+    BOOST_TEST(mean[0] == 3.5, within);
+    BOOST_TEST(y[0] == 10 - 1, within);
+    BOOST_TEST(y[1] == 10 + 2, within);
+    layer_norm_back(ctx, dx, dw, db, dy, {.x = x, .w = w, .mean = mean, .r = r});
+    BOOST_TEST(dw[0] == 3 / root - 1, within);  // added to what rms_norm_back left there
+    BOOST_TEST(db[0] == 1, within);
+}
+
 // If the sum of squares overflows, the row becomes NaN, not zeros or the bias that look like a result.
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_row_that_overflows_is_nan, on, test_devices) {
     using T = typename on::scalar;

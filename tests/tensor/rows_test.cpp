@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "calm/base/token.hpp"
 #include "calm/tensor/expr/expr.hpp"
 #include "calm/tensor/ops/rows.hpp"
@@ -34,6 +37,39 @@ template <class On, class F> auto same_bits(F const& f) {
     return all;
 }
 }  // namespace
+
+// A table of 4 rows: each id reads its row, and its gradient goes back to that row.
+BOOST_AUTO_TEST_CASE(ids_read_rows_of_a_table_and_gradients_go_back) {
+    using matrix = tensor<float, extents<dyn, 2>>;
+    context<> ctx;
+    matrix values(extents<dyn, 2>(4)), gradients(extents<dyn, 2>(4));
+    for (index_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);  // 0 1, 2 3, 4 5, 6 7
+    std::vector<token_id> const tokens{3, 0, 3};
+    vector_view<token_id const> const ids(tokens.data(), extents<dyn>(3));
+
+    matrix y(extents<dyn, 2>(3));
+    gather_rows(ctx, y, values, ids);
+    BOOST_TEST(std::ranges::equal(y, std::to_array<float>({6, 7, 0, 1, 6, 7})));
+
+    matrix dy(extents<dyn, 2>(3));
+    fill(ctx, dy.view(), 0.5F);
+    scatter_add_rows(ctx, gradients, dy, ids);  // row 3 was read twice
+    BOOST_TEST(std::ranges::equal(gradients, std::to_array<float>({0.5F, 0.5F, 0, 0, 0, 0, 1, 1})));
+
+    tensor<float, extents<2>> total;  // zeros
+    add_sum_axis0(ctx, total, y);
+    BOOST_TEST(std::ranges::equal(total, std::to_array<float>({12, 15})));
+
+    // Work that depends on the id alone is done once per unique id, then copied to every place of that id.
+    auto const found = unique(ctx, ids, 4);
+    BOOST_TEST(std::ranges::equal(found.unique.view(), std::to_array<token_id>({3, 0})));
+    matrix once(extents<dyn, 2>(2)), again(extents<dyn, 2>(3));
+    gather_rows(ctx, once, values, found.unique);
+    gather_rows(ctx, again, once, found.inverse);
+    BOOST_TEST(std::ranges::equal(again, y));
+
+    BOOST_CHECK_THROW(gather_rows(ctx, y, once, ids), error);  // id 3 in a table of 2 rows
+}
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(copies_and_fills, on, test_devices) {
     using T = typename on::scalar;

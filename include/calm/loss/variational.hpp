@@ -3,7 +3,7 @@
 /// The variational term (docs/mathematics/autoencoder.md; Kingma et al. 2016): the KL divergence of N(mean,
 /// exp(log_std)^2) from N(0, 1) in nats. Each dimension is clamped from below, so that dimensions already close to N(0,
 /// 1) get no gradient.
-/// \shows{tests/loss/variational_test.cpp,every_dimension_is_clamped_from_below}
+/// \shows{tests/loss/variational_test.cpp,only_a_dimension_above_the_clamp_has_a_gradient}
 
 #include "calm/tensor/ops/total.hpp"
 

@@ -3,7 +3,7 @@
 /// CALM's backbone (Input of the backbone in docs/mathematics/autoencoder.md; Touvron et al. 2023): the K token
 /// embeddings of each patch are compressed to one vector, then a Llama stack runs over patches. Sizes: B sequences, P
 /// patches, R = B P rows.
-/// \shows{tests/model/flops_counted_test.cpp,a_generated_patch_multiplies_as_many_flops_as_counted}
+/// \shows{tests/model/input_test.cpp,a_backbone_reads_a_text_at_once_or_patch_by_patch}
 
 #include <span>
 

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// SwiGLU(x) = W_down(silu(W_gate x) * W_up x), no biases. Shazeer 2020.
-/// \shows{tests/nn/mlp_test.cpp,check_that_it_extends_as_forward}
+/// \shows{tests/nn/mlp_test.cpp,it_learns_a_product_of_its_inputs}
 
 #include "calm/nn/linear.hpp"
 

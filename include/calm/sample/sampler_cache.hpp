@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Prepared resources that make sampling faster.
-/// \shows{tests/emulated/launches_test.cpp,asked_for_a_patch}
+/// \shows{tests/sample/generate_test.cpp,a_sampler_cache_serves_every_patch_of_a_text}
 
 #include <memory>
 

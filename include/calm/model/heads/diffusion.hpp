@@ -3,7 +3,7 @@
 /// Denoising diffusion (Ho et al. 2020; Nichol and Dhariwal 2021; Diffusion in docs/mathematics/heads.md). A network
 /// predicts the noise in a noisy target and the variance of the previous step; sampling starts from noise and removes
 /// it step by step. Sizes: R positions, N samples per position; sample n of position r is row r N + n.
-/// \shows{tests/model/heads_diffusion_test.cpp,samples_start_where_no_step_multiplies_much}
+/// \shows{tests/model/heads_diffusion_test.cpp,a_diffusion_head_learns_which_latents_follow_a_hidden_state}
 
 #include <cmath>
 #include <span>

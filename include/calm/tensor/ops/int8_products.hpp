@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Products with weights in int8 on the cpu. Under nvcc this is missing, like all SIMD kernels.
-/// \shows{tests/tensor/int8_weights_test.cpp,a_product_by_int8_is_the_product_by_the_same_numbers_as_float}
+/// \shows{tests/tensor/int8_weights_test.cpp,a_product_reads_weights_of_9_bits}
 
 #include "calm/tensor/core/context.hpp"
 

@@ -2,7 +2,7 @@
 /// \file
 /// Normalisation of rows, forward and backward. The statistics are saved, not the normalised rows. On a device a
 /// result, and its gradient dy, may be bf16 while all else is float.
-/// \shows{tests/tensor/norm_test.cpp,a_row_that_overflows_is_nan}
+/// \shows{tests/tensor/norm_test.cpp,a_row_is_normalised_forward_and_backward}
 
 #include <optional>
 #include <type_traits>

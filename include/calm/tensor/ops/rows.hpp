@@ -2,7 +2,7 @@
 /// \file
 /// Operations on matrix rows (R, D): copy, sum, gather and scatter. Sums use fixed chunks of rows, so that the number
 /// of threads does not matter.
-/// \shows{tests/tensor/rows_test.cpp,rows_are_gathered_and_their_gradients_scattered}
+/// \shows{tests/tensor/rows_test.cpp,ids_read_rows_of_a_table_and_gradients_go_back}
 
 #include <algorithm>
 #include <type_traits>
