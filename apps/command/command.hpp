@@ -93,10 +93,10 @@ public:
     // One of several names; `take` receives the chosen one.
     void choice(std::string const& option, std::vector<std::string> const& names, std::string const& help,
                 std::function<void(std::string const&)> take);
-    void list(std::string const& option, std::vector<std::string>& to, std::string const& type,
-              std::string const& help) {
+    void list(std::string const& option, std::vector<std::string>& to, std::string const& type, std::string const& help,
+              needed required = needed::yes) {
         add(
-            option, type, help, needed::yes, [&to](std::string const& value) { to.push_back(value); },
+            option, type, help, required, [&to](std::string const& value) { to.push_back(value); },
             declared_option::value_count::several);
     }
     // An option that can be given several times, with one value each.

@@ -65,9 +65,9 @@ void log_folders_left_out(std::string const& spec, std::vector<std::string> cons
     log_line(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
 }
 
-void add_data(command& c, data_options& data) {
+void add_data(command& c, data_options& data, needed required = needed::yes) {
     c.under(heading::common);
-    c.list("--data", data.sources, "SPEC", spec_help);
+    c.list("--data", data.sources, "SPEC", spec_help, required);
     c.under(heading::data);
     c.parsed("--holdout", "M:R", "hold out every document whose number modulo M is R, for evaluation",
              [&data](std::string const& text) { data.holdout = holdout::parse(text).text(); });
@@ -623,7 +623,8 @@ template <> struct described<inspect_options> {
 };
 template <> struct described<tokenize_options> {
     static constexpr char const* name = "tokenize";
-    static constexpr char const* what = "Shows the tokens of a text: their ids, and their bytes as text.";
+    static constexpr char const* what = "Shows the tokens of a text: their ids, and their bytes as text. Or writes the "
+                                        "ids of whole files as a NumPy array.";
 };
 template <> struct described<plot_options> {
     static constexpr char const* name = "plot";
@@ -985,9 +986,16 @@ void declare(command& c, tokenize_options& o) {
              [&o](std::string const& format) { o.format = format; });
     c.otherwise("--format", [] { return std::string("table"); });
     c.stray_words_are("give a text as --text TEXT");
+    add_data(c, o.data, needed::no);
+    c.under(heading::common);
+    c.text("--out", o.out, "FILE",
+           "write the ids of --data as a NumPy array of int32, with EOS after each document; must not exist yet");
+    require_free(c, o.out);
     c.check([&c, &o] {
         if (std::count(o.texts.begin(), o.texts.end(), "-") > 1)
             c.problem("standard input can be read only once: give --text - once");
+        if (o.out.empty() != o.data.sources.empty()) c.problem("give --data and --out together, or --text");
+        if (!o.out.empty() && !o.texts.empty()) c.problem("give either --text, or --data and --out");
     });
 }
 

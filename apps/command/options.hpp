@@ -178,6 +178,8 @@ struct tokenize_options {
     std::string pattern;    // of tiktoken's lines there, or empty
     std::vector<std::string> texts;
     std::string format = "table";  // or ids, or json
+    data_options data;             // the text whose ids are written to `out`; no sources: none is
+    std::string out;
 };
 
 struct generate_options : execution_options {

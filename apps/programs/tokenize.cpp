@@ -1,4 +1,4 @@
-// tokenize: shows the tokens of a text.
+// tokenize: shows the tokens of a text, or writes them as a file.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,6 +20,7 @@
 #include "text/prompt_source.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
+#include "text/token_array.hpp"
 
 namespace calm::apps {
 
@@ -72,6 +73,13 @@ int tokenize_main(int argc, char const* const* argv) {
         auto const options = read_options<tokenize_options>(argc, argv);
         if (!options) return 0;
         auto const tokenizer = tokenizer_at(options->tokenizer, options->pattern);
+        if (!options->out.empty()) {
+            auto const text = training_text(options->data, tokenizer, data_seed_of(options->data));
+            write_token_array(text, options->out);
+            log_line(
+                sentence("wrote ", options->out, ": ", text.tokens(), " tokens of ", text.documents(), " documents"));
+            return 0;
+        }
         text_output out;
         auto const texts = options->texts.empty() ? std::vector<std::string>{"-"} : options->texts;
         for (auto const& text : texts)

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -138,4 +139,38 @@ BOOST_AUTO_TEST_CASE(tokens_are_shown_as_text_and_numbers) {
     BOOST_TEST(stray.status == 2);
     BOOST_TEST(has(stray.err, "give a text as --text TEXT"), stray.err);
     BOOST_TEST(run_in(folder, "printf 'a\\0b' | tokenize words").status == 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_ids_of_files_are_written_as_a_numpy_array) {
+    temporary_folder const folder;
+    auto const tokenizer = calm::tokenizer::train(calm::stories(400), 300);
+    tokenizer.save(folder.path("words"));
+    std::vector<calm::token_id> expected;
+    for (std::string const text : {"Mia saw a ball.", "Tom did not."}) {
+        for (auto const id : tokenizer.encode(text)) expected.push_back(id);
+        expected.push_back(tokenizer.specials().eos);
+    }
+    static_cast<void>(folder.with("two.jsonl", R"({"text": "Mia saw a ball."})"
+                                               "\n"
+                                               R"({"text": "Tom did not."})"
+                                               "\n"));
+
+    auto const done = run_in(folder, "tokenize words --data two.jsonl --out ids.npy");
+    BOOST_REQUIRE_MESSAGE(done.status == 0, done.err);
+    auto const file = folder.content("ids.npy");
+    std::string const magic("\x93NUMPY\x01\0\x76\0", 10);  // the header takes 128 bytes in all
+    BOOST_TEST(file.starts_with(magic));
+    auto const header = file.substr(magic.size(), 0x76);
+    BOOST_TEST(
+        has(header, "{'descr': '<i4', 'fortran_order': False, 'shape': (" + std::to_string(expected.size()) + ",), }"),
+        header);
+    BOOST_TEST(header.ends_with('\n'));
+    std::vector<calm::token_id> ids(expected.size());
+    BOOST_REQUIRE(file.size() == magic.size() + header.size() + ids.size() * sizeof(calm::token_id));
+    std::memcpy(ids.data(), file.data() + magic.size() + header.size(), ids.size() * sizeof(calm::token_id));
+    BOOST_TEST(ids == expected, boost::test_tools::per_element());
+
+    BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl --out ids.npy").err, "already exists"));
+    BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl").err, "give --data and --out together"));
+    BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl --out new --text Mia").err, "give either --text"));
 }

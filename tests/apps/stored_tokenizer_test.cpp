@@ -16,7 +16,7 @@ namespace {
 using calm::test::has;
 using calm::test::sentence_of;
 
-calm::token_table some_tokens() {
+calm::detail::token_table some_tokens() {
     auto table = calm::bpe_trainer().train(0);
     table.add("ab");
     return table;

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(a_text_of_files_is_tokenised_once) {
     auto const whole = folder.content("text.tokens");
     // Other ids with the digest of this text: they are used, so the text is not tokenised again.
     {
-        token_file_writer writer(path);
+        detail::token_file_writer writer(path);
         writer.open().assign(100, 65);
         writer.close();
         writer.commit(digest_of(data.sources, words, {}));

@@ -425,7 +425,7 @@ BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) 
     settings.batch = 3;
     index_t number = 0;
     auto const of_batch = [&](std::optional<model_type::objective> const& loss) {
-        brier_scoring<model_type, emulated> scores(ctx, own.model, nullptr, settings, loss);
+        detail::brier_scoring<model_type, emulated> scores(ctx, own.model, nullptr, settings, loss);
         auto const score = [&] {
             for (index_t i = 0; i < settings.batch; ++i) scores.add(number++, block, {0, 2, 3});
         };

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         "caf\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80\xf0\x9f\x98\x80 \xff\xff\xff\xff aaaaaaaaaaaaaaaa"};
     static calm::tokenizer const bytes;
     static calm::tokenizer const trained = calm::tokenizer::train(sample, 300);
-    static calm::token_table const table = [] {
+    static calm::detail::token_table const table = [] {
         calm::bpe_trainer trainer;
         for (auto const text : sample) trainer.add(text);
         return trainer.train(40);
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
     std::string_view const piece = text.substr(0, 64);
     if (piece.empty()) return 0;
-    calm::bpe_merger merger(table, calm::merge_rules{table});
+    calm::detail::bpe_merger merger(table, calm::detail::merge_rules{table});
     std::vector<calm::token_id> few;
     std::vector<calm::token_id> many;
     merger.merge_few(piece, few);

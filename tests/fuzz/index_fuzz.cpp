@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     try {
-        auto const index = calm::parse_shard_index(std::string_view(reinterpret_cast<char const*>(data), size), "fuzz");
+        auto const index =
+            calm::detail::parse_shard_index(std::string_view(reinterpret_cast<char const*>(data), size), "fuzz");
         for (auto const& file : index.shards())
             if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos) std::abort();
     } catch (calm::error const&) {

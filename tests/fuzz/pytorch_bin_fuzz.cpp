@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     auto const bytes = std::as_bytes(std::span(data, size));
     try {
         if (size > 0 && data[0] != 'P') {
-            for (auto const& tensor : calm::read_pickled_tensors(bytes.subspan(1), "fuzz"))
+            for (auto const& tensor : calm::detail::read_pickled_tensors(bytes.subspan(1), "fuzz"))
                 if (tensor.shape.size() != tensor.strides.size()) std::abort();
             return 0;
         }

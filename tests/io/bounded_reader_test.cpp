@@ -25,22 +25,22 @@ auto says(std::string const& fragment) {
 
 BOOST_AUTO_TEST_CASE(sums_and_products_that_do_not_fit_are_nothing) {
     constexpr auto most = std::numeric_limits<std::uint64_t>::max();
-    static_assert(calm::checked_add(most - 1, 1) == most);
-    static_assert(!calm::checked_add(most, 1));
-    static_assert(calm::checked_multiply(0, most) == 0U);
-    static_assert(calm::checked_multiply(most, 0) == 0U);
-    static_assert(calm::checked_multiply(most, 1) == most);
-    static_assert(calm::checked_multiply(1ULL << 32, (1ULL << 32) - 1) == ((1ULL << 32) - 1) << 32);
-    static_assert(!calm::checked_multiply(1ULL << 32, 1ULL << 32));
-    static_assert(!calm::checked_multiply(most, 2));
+    static_assert(calm::detail::checked_add(most - 1, 1) == most);
+    static_assert(!calm::detail::checked_add(most, 1));
+    static_assert(calm::detail::checked_multiply(0, most) == 0U);
+    static_assert(calm::detail::checked_multiply(most, 0) == 0U);
+    static_assert(calm::detail::checked_multiply(most, 1) == most);
+    static_assert(calm::detail::checked_multiply(1ULL << 32, (1ULL << 32) - 1) == ((1ULL << 32) - 1) << 32);
+    static_assert(!calm::detail::checked_multiply(1ULL << 32, 1ULL << 32));
+    static_assert(!calm::detail::checked_multiply(most, 2));
     BOOST_TEST(true);
 }
 
 BOOST_AUTO_TEST_CASE(reads_in_order_low_byte_first) {
-    calm::bounded_reader reader(bytes_of({"\x01\x02\x03\x04\xff\xee"
-                                          "abc",
-                                          9}),
-                                "file");
+    calm::detail::bounded_reader reader(bytes_of({"\x01\x02\x03\x04\xff\xee"
+                                                  "abc",
+                                                  9}),
+                                        "file");
     BOOST_TEST(reader.size() == 9U);
     BOOST_TEST(reader.little<std::uint32_t>("a number") == 0x04030201U);
     BOOST_TEST(reader.position() == 4U);
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(reads_in_order_low_byte_first) {
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_file_is_an_error) {
-    calm::bounded_reader reader(bytes_of("abcd"), "some/file", calm::errc::data);
+    calm::detail::bounded_reader reader(bytes_of("abcd"), "some/file", calm::errc::data);
     reader.seek(3, "a place");
     BOOST_CHECK_EXCEPTION(
         reader.little<std::uint64_t>("a length"), calm::error,

@@ -16,8 +16,8 @@ using namespace std::string_literals;
 
 namespace {
 
-std::vector<pickled_tensor> read(std::string const& file) {
-    return read_pickled_tensors(std::as_bytes(std::span(file)), "some.pkl");
+std::vector<detail::pickled_tensor> read(std::string const& file) {
+    return detail::read_pickled_tensors(std::as_bytes(std::span(file)), "some.pkl");
 }
 std::string complaint(std::string const& file) {
     try {

@@ -32,7 +32,7 @@ std::string file_with(made_tensor const& t, std::vector<std::string> const& stor
 
 std::string complaint(std::string const& path) {
     try {
-        static_cast<void>(pytorch_file::open(path));
+        static_cast<void>(detail::pytorch_file::open(path));
     } catch (error const& thrown) {
         BOOST_TEST((thrown.code() == errc::model_file));
         return thrown.what();
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(tensors_are_windows_on_storages) {
                                    text("scalar") + made_tensor{"LongStorage", "2", 1, 0, {}, {}}.made());
     for (bool const wide : {false, true}) {
         auto const file =
-            pytorch_file::open(folder.with("f", zip_of(torch_parts(pickle, {six, "", little(41, 8)}), wide)));
+            detail::pytorch_file::open(folder.with("f", zip_of(torch_parts(pickle, {six, "", little(41, 8)}), wide)));
         BOOST_TEST(file.tensors().size() == 6U);
         std::vector<float> values(6);
         file.read_into(file.at("all"), std::span(values));

@@ -84,18 +84,18 @@ BOOST_AUTO_TEST_CASE(sizes_in_headers_allocate_nothing) {
           made_tensor{.shape = {huge, 8}, .strides = {8, 1}}, made_tensor{.key = std::string(60'000, '9')}}) {
         auto const parts = torch_parts(pickled::dictionary(pickled::text("x") + t.made()), {std::string(24, '\0')});
         auto const path = folder.with("f", zip_of(parts));
-        BOOST_TEST(refuses_within(4 * little_memory, [&] { static_cast<void>(pytorch_file::open(path)); }));
+        BOOST_TEST(refuses_within(4 * little_memory, [&] { static_cast<void>(detail::pytorch_file::open(path)); }));
     }
     // Counts and sizes in the archive's own records.
     auto const zip = zip_of(torch_parts("x", {}), true);
     auto const wide_end = record(zip, "PK\x06\x06");
     for (std::size_t const at : {wide_end + 4, wide_end + 24, wide_end + 32, wide_end + 40, wide_end + 48}) {
         auto const path = folder.with("f", patched(zip, at, std::string(8, '\x7f')));
-        BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(pytorch_file::open(path)); }));
+        BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(detail::pytorch_file::open(path)); }));
     }
     for (auto const* const text :
          {"{\"metadata\":{\"total_size\":1e15},\"weight_map\":{}}", "[[[[", "{\"weight_map\":"})
-        BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(parse_shard_index(text, "f")); }));
+        BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(detail::parse_shard_index(text, "f")); }));
     for (auto const* const text :
          {R"({"architectures":["EnergyTransformer"],"vocab_size":2147483647})", "{\"a\":", "]"})
         BOOST_TEST(refuses_within(little_memory, [&] { static_cast<void>(parse_config_json(text, "f")); }));
@@ -112,8 +112,9 @@ BOOST_AUTO_TEST_CASE(json_larger_than_its_kind_can_need_is_not_read) {
         BOOST_TEST(has(said, "at most " + std::to_string(most) + " bytes, found 200000000"), said);
     };
     refuses(json_limit::config, [](auto const& path) { static_cast<void>(read_config_json(path)); });
-    refuses(json_limit::index,
-            [](auto const& path) { static_cast<void>(parse_shard_index(mapped_file::open(path).text(), path)); });
+    refuses(json_limit::index, [](auto const& path) {
+        static_cast<void>(detail::parse_shard_index(mapped_file::open(path).text(), path));
+    });
 }
 
 BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(json_takes_a_multiple_of_its_size) {
             BOOST_TEST(total_asked <= 40 * json.size(), total_asked << " bytes for " << json.substr(0, 30));
         };
         within([&] { static_cast<void>(safetensors_file::open(path)); });
-        within([&] { static_cast<void>(parse_shard_index(json, "f")); });
+        within([&] { static_cast<void>(detail::parse_shard_index(json, "f")); });
         within([&] { static_cast<void>(parse_config_json(json, "f")); });
     }
 }
@@ -155,16 +156,16 @@ BOOST_AUTO_TEST_CASE(repeated_pickle_objects_take_little_memory) {
     for (char const opcode : {'}', ']', 'N', ')', '('}) {
         std::string const pickle = "\x80\x04" + std::string(7 << 20, opcode) + ".";
         BOOST_TEST(refuses_within(
-            64 << 20, [&] { static_cast<void>(read_pickled_tensors(std::as_bytes(std::span(pickle)), "f")); }));
+            64 << 20, [&] { static_cast<void>(detail::read_pickled_tensors(std::as_bytes(std::span(pickle)), "f")); }));
     }
     std::string again = "\x80\x04}q";
     again += '\0';
     for (int i = 0; i < 3'000'000; ++i) (again += 'h') += '\0';
-    BOOST_TEST(refuses_within(64 << 20,
-                              [&] { static_cast<void>(read_pickled_tensors(std::as_bytes(std::span(again)), "f")); }));
+    BOOST_TEST(refuses_within(
+        64 << 20, [&] { static_cast<void>(detail::read_pickled_tensors(std::as_bytes(std::span(again)), "f")); }));
     std::string remembered = "\x80\x04}" + std::string(7 << 20, '\x94') + ".";
     BOOST_TEST(refuses_within(
-        64 << 20, [&] { static_cast<void>(read_pickled_tensors(std::as_bytes(std::span(remembered)), "f")); }));
+        64 << 20, [&] { static_cast<void>(detail::read_pickled_tensors(std::as_bytes(std::span(remembered)), "f")); }));
 }
 
 BOOST_AUTO_TEST_CASE(a_long_key_of_a_storage_is_not_copied_for_every_tensor) {
@@ -176,7 +177,7 @@ BOOST_AUTO_TEST_CASE(a_long_key_of_a_storage_is_not_copied_for_every_tensor) {
         "\x80\x02" + global("torch._utils", "_rebuild_tensor_v2") + "q" + little(0, 1) + arguments + "q" + little(1, 1);
     for (int i = 0; i < 1000; ++i) pickle += "h" + little(0, 1) + "h" + little(1, 1) + "R";
     total_asked = 0;
-    BOOST_TEST(refuses_within(1 << 20,
-                              [&] { static_cast<void>(read_pickled_tensors(std::as_bytes(std::span(pickle)), "f")); }));
+    BOOST_TEST(refuses_within(
+        1 << 20, [&] { static_cast<void>(detail::read_pickled_tensors(std::as_bytes(std::span(pickle)), "f")); }));
     BOOST_TEST(total_asked <= std::size_t{1} << 20);
 }

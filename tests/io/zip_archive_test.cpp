@@ -20,7 +20,7 @@ constexpr char const* end_of = "PK\x05\x06";
 
 std::string complaint(std::string const& file) {
     try {
-        zip_archive const archive(std::as_bytes(std::span(file)), "some.zip");
+        detail::zip_archive const archive(std::as_bytes(std::span(file)), "some.zip");
         archive.check_contents();
     } catch (error const& thrown) {
         BOOST_TEST((thrown.code() == errc::model_file));
@@ -32,7 +32,7 @@ std::string complaint(std::string const& file) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_checksum_matches_zip) {
-    auto const crc = [](std::string const& text) { return crc32_of(std::as_bytes(std::span(text))); };
+    auto const crc = [](std::string const& text) { return detail::crc32_of(std::as_bytes(std::span(text))); };
     BOOST_TEST(crc("") == 0U);
     BOOST_TEST(crc("123456789") == 0xCBF43926U);
     BOOST_TEST(crc("The quick brown fox jumps over the lazy dog") == 0x414FA339U);
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(entries_are_found_in_narrow_and_wide_archives) {
     std::vector<zip_part> const parts{{"a/one", "1"}, {"a/empty", ""}, {"a/three", "333"}};
     for (bool const wide : {false, true}) {
         auto const file = zip_of(parts, wide);
-        zip_archive const archive(std::as_bytes(std::span(file)), "some.zip");
+        detail::zip_archive const archive(std::as_bytes(std::span(file)), "some.zip");
         archive.check_contents();
         BOOST_TEST(archive.entries().size() == 3U);
         for (auto const& part : parts) {

@@ -493,8 +493,8 @@ BOOST_AUTO_TEST_CASE(only_rank_0_has_memory_for_all_optimizer_state) {
         for (auto const& m : optimizer.tensors()) share += m.bytes.size();
         auto const all = optimizer.gather_state();
         for (auto const& m : all) bytes[number] += m.bytes.size();
-        if (ranks.is_first()) whole = whole_bytes(all);
-        if (all.size() != optimizer.tensors().size() || 2 * share > whole_bytes(all))
+        if (ranks.is_first()) whole = detail::whole_bytes(all);
+        if (all.size() != optimizer.tensors().size() || 2 * share > detail::whole_bytes(all))
             throw error(errc::usage, "a share that is none");
     });
     BOOST_TEST(whole > 0U);

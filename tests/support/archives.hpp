@@ -30,7 +30,7 @@ inline std::string zip_of(std::vector<zip_part> const& parts, bool wide = false)
     std::string directory;
     for (auto const& [name, content] : parts) {
         auto const at = file.size();
-        auto const crc = crc32_of(std::as_bytes(std::span(content)));
+        auto const crc = detail::crc32_of(std::as_bytes(std::span(content)));
         std::string const size = wide ? little(0xFFFFFFFF, 4) : little(content.size(), 4);
         std::string const extra =
             wide ? little(1, 2) + little(24, 2) + little(content.size(), 8) + little(content.size(), 8) + little(at, 8)

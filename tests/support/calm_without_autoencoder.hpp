@@ -21,7 +21,7 @@ inline void write_without_autoencoder(std::string const& from, std::string const
     description.ae_path = std::move(ae_path);
     replaced_directory target(to);
     target.write(config_file, config_json_text(description));
-    write_weights(target, tensors, {}, {}, std::numeric_limits<std::uint64_t>::max());
+    detail::write_weights(target, tensors, {}, {}, std::numeric_limits<std::uint64_t>::max());
     target.commit();
 }
 

@@ -21,8 +21,8 @@ struct cache {
         index_t const rows = count * static_cast<index_t>(to.size());
         std::vector<float> k, v;
         for (index_t i = 0; i < 2 * rows; ++i) k.push_back(static_cast<float>(i + 1)), v.push_back(-k.back());
-        append_positions(ctx, keys.view(), values, {k.data(), extents<dyn, 2>(rows)}, {v.data(), extents<dyn, 2>(rows)},
-                         to_device(ctx, std::span(to)));
+        detail::append_positions(ctx, keys.view(), values, {k.data(), extents<dyn, 2>(rows)},
+                                 {v.data(), extents<dyn, 2>(rows)}, to_device(ctx, std::span(to)));
     }
 };
 }  // namespace

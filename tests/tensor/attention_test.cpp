@@ -66,8 +66,8 @@ void call_append(cached_given const& s) {
     context<> ctx;
     auto keys = room_of(3, 4, 8), values = room_of(s.values, s.values_room, 8);
     auto const sequences = sequences_of(s);
-    append_positions(ctx, keys, values, rows_of(s.new_rows, s.new_width).view(),
-                     rows_of(s.new_values, s.new_width).view(), to_device(ctx, std::span(sequences)));
+    detail::append_positions(ctx, keys, values, rows_of(s.new_rows, s.new_width).view(),
+                             rows_of(s.new_values, s.new_width).view(), to_device(ctx, std::span(sequences)));
 }
 
 // Checks the error message of a call with one wrong size.
@@ -150,9 +150,9 @@ BOOST_AUTO_TEST_CASE(the_destination_of_a_move_must_be_large_enough) {
     context<> ctx;
     auto more_keys = room_of(2, 4, 8), more_values = room_of(2, 4, 8), fewer = room_of(1, 4, 8);
     auto const keys = room_of(2, 3, 8), values = room_of(2, 3, 8), others = room_of(2, 2, 8);
-    move_positions(ctx, more_keys, more_values, keys, values, 3);
+    detail::move_positions(ctx, more_keys, more_values, keys, values, 3);
     auto const said = [&](auto& to, auto& values_to, auto const& from, auto const& values_from, index_t filled) {
-        return usage_sentence([&] { move_positions(ctx, to, values_to, from, values_from, filled); });
+        return usage_sentence([&] { detail::move_positions(ctx, to, values_to, from, values_from, filled); });
     };
     BOOST_TEST(said(more_keys, fewer, keys, values, 3) ==
                "calm::move_positions: expected the larger values of shape (2, 4, 8), found (1, 4, 8)");
@@ -217,7 +217,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tensors_are_operands, on, test_devices) {
     typename on::template tensor<extents<dyn, dyn, KvWidth>> keys{extents<dyn, dyn, KvWidth>(1, P)},
         values{extents<dyn, dyn, KvWidth>(1, P)};
     std::vector<cached_sequence> const none{{0, 0}}, some{{0, P - 1}};
-    append_positions(ctx, keys, values, rows(k.view(), P, P), rows(v.view(), P, P), to_device(ctx, std::span(none)));
+    detail::append_positions(ctx, keys, values, rows(k.view(), P, P), rows(v.view(), P, P),
+                             to_device(ctx, std::span(none)));
     typename on::template tensor<extents<dyn, D>> last{extents<dyn, D>(1)};
     typename on::vector sums{extents<dyn>(heads)};
     cached_attention(ctx, last, sums, rows(q.view(), 2 * P - 1, 1), keys, values, to_device(ctx, std::span(some)),

@@ -55,21 +55,23 @@ BOOST_AUTO_TEST_CASE(rows_replace_the_leading_size_alone) {
 
 BOOST_AUTO_TEST_CASE(sizes_that_overflow_are_reported) {
     constexpr index_t most = std::numeric_limits<index_t>::max();
-    static_assert(bytes_of_sizes({}, 4) == 4U);
+    static_assert(detail::bytes_of_sizes({}, 4) == 4U);
     constexpr std::array<index_t, 3> many{1 << 20, 1 << 20, 1 << 19};
-    static_assert(bytes_of_sizes(many, 1) == std::size_t{1} << 59);
-    static_assert(!bytes_of_sizes(many, 16));
+    static_assert(detail::bytes_of_sizes(many, 1) == std::size_t{1} << 59);
+    static_assert(!detail::bytes_of_sizes(many, 16));
     for (auto const& shape : {extents<dyn, dyn>(most, 2), extents<dyn, dyn>(most / 2 + 1, 1), extents<dyn, dyn>(-1, 1),
                               extents<dyn, dyn>(index_t{1} << 32, index_t{1} << 32)})
         BOOST_CHECK_EXCEPTION(checked_size(shape), error, says(errc::usage, "can be counted", to_string(shape)));
     BOOST_TEST(checked_size(extents<dyn, 3>(5)) == 15);
     BOOST_TEST(checked_size(extents<dyn, dyn>(0, most)) == 0);
-    BOOST_TEST(checked_count("things", {3, 5}, 8) == 15);
-    BOOST_TEST(checked_count("things", {}) == 1);
+    BOOST_TEST(detail::checked_count("things", {3, 5}, 8) == 15);
+    BOOST_TEST(detail::checked_count("things", {}) == 1);
     // Sizes that fit 64 bits but no memory; a product that wraps to 0.
-    BOOST_CHECK_EXCEPTION(checked_count("things", {most, 1}), error, says(errc::memory, "as many things", "x 1"));
-    BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 61}, 8), error, says(errc::memory, "as many things"));
-    BOOST_CHECK_EXCEPTION(checked_count("things", {index_t{1} << 32, index_t{1} << 32}), error,
+    BOOST_CHECK_EXCEPTION(detail::checked_count("things", {most, 1}), error,
+                          says(errc::memory, "as many things", "x 1"));
+    BOOST_CHECK_EXCEPTION(detail::checked_count("things", {index_t{1} << 61}, 8), error,
+                          says(errc::memory, "as many things"));
+    BOOST_CHECK_EXCEPTION(detail::checked_count("things", {index_t{1} << 32, index_t{1} << 32}), error,
                           says(errc::memory, "4294967296 x 4294967296"));
-    BOOST_CHECK_EXCEPTION(checked_count("things", {-3}), error, says(errc::memory, "found -3"));
+    BOOST_CHECK_EXCEPTION(detail::checked_count("things", {-3}), error, says(errc::memory, "found -3"));
 }

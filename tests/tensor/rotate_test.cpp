@@ -47,7 +47,7 @@ template <class T, class Backend, index_t HeadSize, index_t KeyHeads> void check
             rotate_and_append(found.ctx, found.queries, found.keys, found.values, found.new_keys, found.new_values,
                               HeadSize, found.brought(), theta);
             rotate_both(want.ctx, want.queries, want.new_keys, HeadSize, want.brought(), theta);
-            append_positions(want.ctx, want.keys, want.values, want.new_keys, want.new_values, want.brought());
+            detail::append_positions(want.ctx, want.keys, want.values, want.new_keys, want.new_values, want.brought());
             found.check_as(want);
         }
 }

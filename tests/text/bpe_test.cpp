@@ -19,12 +19,12 @@ namespace {
 
 using calm::token_id;
 
-calm::token_table all_bytes() {
+calm::detail::token_table all_bytes() {
     return calm::bpe_trainer().train(0);
 }
 
 // A vocabulary not made by merging: its ids follow no order, and some tokens are unreachable.
-calm::token_table random_tokens(calm::random_sequence& random, token_id size) {
+calm::detail::token_table random_tokens(calm::random_sequence& random, token_id size) {
     auto table = all_bytes();
     while (table.size() < 256 + size) {
         std::string token;
@@ -42,7 +42,8 @@ std::string random_piece(calm::random_sequence& random, std::uint32_t longest) {
 
 // The definition, taken literally.
 template <class Rules>
-std::vector<token_id> by_definition(calm::token_table const& table, Rules const& rules, std::string const& piece) {
+std::vector<token_id> by_definition(calm::detail::token_table const& table, Rules const& rules,
+                                    std::string const& piece) {
     std::vector<token_id> ids;
     for (char const c : piece) ids.push_back(table.find(std::string(1, c)));
     while (true) {
@@ -59,8 +60,9 @@ std::vector<token_id> by_definition(calm::token_table const& table, Rules const&
     }
 }
 
-template <class Rules> void merges_as_defined(calm::token_table const& table, Rules const& rules, std::string piece) {
-    calm::bpe_merger merger(table, rules);
+template <class Rules>
+void merges_as_defined(calm::detail::token_table const& table, Rules const& rules, std::string piece) {
+    calm::detail::bpe_merger merger(table, rules);
     auto const expected = by_definition(table, rules, piece);
     std::vector<token_id> ids;
     merger.merge(piece, ids);
@@ -77,19 +79,19 @@ template <class Rules> void merges_as_defined(calm::token_table const& table, Ru
 }
 
 // The pair from which each token of a trained vocabulary is merged.
-calm::merge_list trained_merges(calm::token_table const& table) {
-    calm::merge_list merges;
+calm::detail::merge_list trained_merges(calm::detail::token_table const& table) {
+    calm::detail::merge_list merges;
     for (token_id id = 256; id < table.size(); ++id) {
-        calm::token_table below;
+        calm::detail::token_table below;
         for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
-        auto const parts = by_definition(below, calm::merge_rules{below}, std::string(table.bytes(id)));
+        auto const parts = by_definition(below, calm::detail::merge_rules{below}, std::string(table.bytes(id)));
         BOOST_REQUIRE(parts.size() == 2);
         merges.add(parts[0], parts[1], id);
     }
     return merges;
 }
 
-calm::token_table trained(calm::random_sequence& random, token_id merges) {
+calm::detail::token_table trained(calm::random_sequence& random, token_id merges) {
     calm::bpe_trainer trainer;
     for (int i = 0; i < 10; ++i) trainer.add(random_piece(random, 400));
     return trainer.train(merges);
@@ -102,8 +104,8 @@ BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
     for (int round = 0; round < 60; ++round) {
         auto const table = round % 2 == 0 ? random_tokens(random, 40) : trained(random, 60);
         for (int i = 0; i < 20; ++i)
-            merges_as_defined(table, calm::merge_rules{table}, random_piece(random, i < 15 ? 64 : 200));
-        calm::merge_list list;  // any pairs that form tokens, in random order
+            merges_as_defined(table, calm::detail::merge_rules{table}, random_piece(random, i < 15 ? 64 : 200));
+        calm::detail::merge_list list;  // any pairs that form tokens, in random order
         for (int i = 0; i < 2000; ++i) {
             auto const left = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
             auto const right = static_cast<token_id>(random.below(static_cast<std::uint32_t>(table.size())));
@@ -114,7 +116,7 @@ BOOST_AUTO_TEST_CASE(every_way_to_merge_is_the_definition) {
             if (auto const id = table.find(pair); id >= 0)
                 list.add(table.find({pair, 1}), table.find({pair + 1, 1}), id);
         for (int i = 0; i < 20; ++i)
-            merges_as_defined(table, calm::merge_rules{table, &list}, random_piece(random, i < 15 ? 64 : 200));
+            merges_as_defined(table, calm::detail::merge_rules{table, &list}, random_piece(random, i < 15 ? 64 : 200));
     }
 }
 
@@ -123,20 +125,20 @@ BOOST_AUTO_TEST_CASE(a_list_in_the_order_of_ids_is_known) {
     for (int round = 0; round < 10; ++round) {
         auto const table = trained(random, 40);
         auto list = trained_merges(table);
-        auto order = calm::order_of(list, table);
+        auto order = calm::detail::order_of(list, table);
         BOOST_TEST(order.by_id);
         BOOST_TEST(order.all_reached);
         // Without its last pair, or reordered, the list is not by id.
-        calm::merge_list shorter;
-        calm::merge_list turned;
+        calm::detail::merge_list shorter;
+        calm::detail::merge_list turned;
         auto const size = static_cast<std::int32_t>(list.size());
         for (std::int32_t i = 0; i < size; ++i) {
             if (i + 1 < size) shorter.add(list.left(i), list.right(i), list.merged(i));
             std::int32_t const j = i < 2 ? 1 - i : i;
             turned.add(list.left(j), list.right(j), list.merged(j));
         }
-        BOOST_TEST(!calm::order_of(shorter, table).by_id);
-        BOOST_TEST(!calm::order_of(turned, table).by_id);
+        BOOST_TEST(!calm::detail::order_of(shorter, table).by_id);
+        BOOST_TEST(!calm::detail::order_of(turned, table).by_id);
     }
 }
 
@@ -148,8 +150,8 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
     int reached = 0;
     for (int round = 0; round < 600; ++round) {
         auto const table = random_tokens(random, 1 + static_cast<token_id>(random.below(12)));
-        calm::merge_list all;
-        calm::merge_list some;
+        calm::detail::merge_list all;
+        calm::detail::merge_list some;
         for (token_id id = 256; id < table.size(); ++id) {
             std::string const token(table.bytes(id));
             for (std::size_t cut = 1; cut < token.size(); ++cut) {
@@ -160,20 +162,21 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
                 if (random.below(8) > 0) some.add(left, right, id);
             }
         }
-        BOOST_REQUIRE(calm::order_of(all, table).by_id);
+        BOOST_REQUIRE(calm::detail::order_of(all, table).by_id);
         for (auto const* list : {&all, &some}) {
-            auto const order = calm::order_of(*list, table);
+            auto const order = calm::detail::order_of(*list, table);
             if (!order.by_id) continue;
             kept += list == &some;
             reached += order.all_reached;
             for (int i = 0; i < 20; ++i) {
                 auto const piece = random_piece(random, 60);
-                auto const expected = by_definition(table, calm::merge_rules{table, &*list}, piece);
-                BOOST_REQUIRE(by_definition(table, calm::merge_rules{table}, piece) == expected);
+                auto const expected = by_definition(table, calm::detail::merge_rules{table, &*list}, piece);
+                BOOST_REQUIRE(by_definition(table, calm::detail::merge_rules{table}, piece) == expected);
             }
             for (token_id id = 256; id < table.size() && order.all_reached; ++id)
                 BOOST_REQUIRE(
-                    by_definition(table, calm::merge_rules{table, &*list}, std::string(table.bytes(id))).size() == 1);
+                    by_definition(table, calm::detail::merge_rules{table, &*list}, std::string(table.bytes(id)))
+                        .size() == 1);
         }
     }
     BOOST_TEST(kept > 100);
@@ -183,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_list_called_by_id_merges_by_id) {
 
 BOOST_AUTO_TEST_CASE(hashes_are_siphash_1_3) {
     // Reference values of CPython 3.11: PYTHONHASHSEED=0 python3 -c 'print(hash(b"abc") % 2**64)'.
-    calm::keyed_hash const zero(0, 0);
+    calm::detail::keyed_hash const zero(0, 0);
     BOOST_TEST(zero("a") == 0x407448d2b89b1813U);
     BOOST_TEST(zero("ab") == 0x555508cbc6add439U);
     BOOST_TEST(zero("abc") == 0xc03bc3a0042630f2U);
@@ -195,10 +198,10 @@ BOOST_AUTO_TEST_CASE(hashes_are_siphash_1_3) {
     std::string hundred;
     for (char c = 0; c < 100; ++c) hundred += c;
     BOOST_TEST(zero(hundred) == 0x1c6a66e1506e7908U);
-    BOOST_TEST(calm::keyed_hash(1, 0)("abc") != zero("abc"));
-    BOOST_TEST(calm::keyed_hash(0, 1)("abc") != zero("abc"));
-    BOOST_TEST(calm::keyed_hash()("abc") == calm::keyed_hash()("abc"));
-    BOOST_TEST(calm::keyed_hash()("abc") != zero("abc"));  // fails in one of 2^64 processes
+    BOOST_TEST(calm::detail::keyed_hash(1, 0)("abc") != zero("abc"));
+    BOOST_TEST(calm::detail::keyed_hash(0, 1)("abc") != zero("abc"));
+    BOOST_TEST(calm::detail::keyed_hash()("abc") == calm::detail::keyed_hash()("abc"));
+    BOOST_TEST(calm::detail::keyed_hash()("abc") != zero("abc"));  // fails in one of 2^64 processes
 }
 
 namespace {
@@ -255,7 +258,7 @@ BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
     trainer.add(sample);
     trainer.add(std::string(1 << 12, 'a'));
     auto const table = trainer.train(400);
-    calm::bpe_merger merger(table, calm::merge_rules{table});
+    calm::detail::bpe_merger merger(table, calm::detail::merge_rules{table});
     std::size_t const most = std::size_t{1} << (calm::test::is_sanitized ? 17 : 20);
     for (auto const& text : {letters(most, 26), letters(most, 2), std::string(most, 'a')}) {
         auto const merging = [&](std::size_t size) {
@@ -269,7 +272,7 @@ BOOST_AUTO_TEST_CASE(long_pieces_take_time_in_proportion) {
         BOOST_TEST(merging(most) < 16 * 8 * merging(most / 16) + 0.01);
     }
     std::vector<token_id> ids;
-    BOOST_CHECK_THROW(merger.merge(std::string(calm::longest_piece + 1, 'a'), ids), calm::error);
+    BOOST_CHECK_THROW(merger.merge(std::string(calm::detail::longest_piece + 1, 'a'), ids), calm::error);
 }
 
 BOOST_AUTO_TEST_CASE(learning_from_long_pieces_takes_time_in_proportion) {
@@ -286,7 +289,7 @@ BOOST_AUTO_TEST_CASE(learning_from_long_pieces_takes_time_in_proportion) {
 }
 
 BOOST_AUTO_TEST_CASE(the_rarest_pieces_are_forgotten_when_there_are_too_many) {
-    calm::piece_counts counts(40);
+    calm::detail::piece_counts counts(40);
     for (auto const* piece : {"aaaa", "bbbb", "aaaa", "cccc", "bbbb", "aaaa", "x", "dddd"}) counts.add(piece);
     BOOST_TEST(counts.size() == 4U);
     BOOST_TEST(counts.bytes() == 16U);
@@ -314,7 +317,7 @@ BOOST_AUTO_TEST_CASE(many_places_take_time_in_proportion) {
     // Ranks that fall while other merges wait: each merge of "ab" makes "abc", which goes first.
     auto table = all_bytes();
     for (auto const* token : {"abca", "abc", "ab"}) table.add(token);
-    calm::bpe_merger merger(table, calm::merge_rules{table});
+    calm::detail::bpe_merger merger(table, calm::detail::merge_rules{table});
     auto const seconds = [&](std::size_t size) {
         std::string piece;
         while (piece.size() < size) piece += "abc";

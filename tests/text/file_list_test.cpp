@@ -12,7 +12,7 @@ using calm::test::sentence_of;
 using strings = std::vector<std::string>;
 
 strings files_of(std::string const& spec) {
-    return calm::files_of(spec).files;
+    return calm::detail::files_of(spec).files;
 }
 
 std::string complaint(std::string const& spec) {
@@ -79,17 +79,17 @@ BOOST_AUTO_TEST_CASE(runs_and_models_in_a_folder_are_no_text) {
                                    "deep/text/plan.json", "copy/run.json", "copy/options.toml", "copy/metrics.jsonl",
                                    "hub/model.safetensors.index.json", "hub/config.json", "plain/run.json"})
         put(name);
-    auto const all = calm::files_of(f.at(""));
+    auto const all = calm::detail::files_of(f.at(""));
     BOOST_TEST(all.files == (strings{f.at("a.jsonl.zst"), f.at("b.txt"), f.at("deep/a.txt.gz"), f.at("deep/er/c.json"),
                                      f.at("plain/run.json")}));
     BOOST_TEST(all.left_out == (strings{f.at("copy"), f.at("deep/text"), f.at("hub"), f.at("run")}));
     // Left out if a wildcard finds the run, but not if the pattern names it.
-    auto const some = calm::files_of(f.at("*/*.json*"));
+    auto const some = calm::detail::files_of(f.at("*/*.json*"));
     BOOST_TEST(some.files == strings{f.at("plain/run.json")});
     BOOST_TEST(some.left_out == (strings{f.at("copy"), f.at("hub"), f.at("run")}));
     BOOST_TEST(files_of(f.at("run/*.jsonl")) == strings{f.at("run/samples.jsonl")});
     BOOST_TEST(files_of(f.at("run/samples.jsonl")) == strings{f.at("run/samples.jsonl")});
-    BOOST_TEST(calm::files_of(f.at("run/d*/*.txt")).left_out.empty());
+    BOOST_TEST(calm::detail::files_of(f.at("run/d*/*.txt")).left_out.empty());
     BOOST_TEST(has(complaint(f.at("run")), "run: it holds a run or a model, whose files are not text"));
 }
 

@@ -24,7 +24,7 @@ struct mapping {
         return sum;
     }
     calm::mapped_file file;
-    calm::mapped_pages pages{file.bytes()};
+    calm::detail::mapped_pages pages{file.bytes()};
 };
 
 }  // namespace
@@ -42,8 +42,8 @@ BOOST_AUTO_TEST_CASE(many_mappings_together_hold_no_more_than_one) {
             BOOST_TEST(one->read() == size / 4096);  // dropped pages come back
             most = std::max(most, calm::test::resident_of_files() - std::min(before, calm::test::resident_of_files()));
         }
-    BOOST_TEST(most > calm::mapped_pages::most / 2);  // the measurement works
-    BOOST_TEST(most <= calm::mapped_pages::most + 4 * size);
+    BOOST_TEST(most > calm::detail::mapped_pages::most / 2);  // the measurement works
+    BOOST_TEST(most <= calm::detail::mapped_pages::most + 4 * size);
     for (std::size_t i = 0; i < all.size(); i += 2) all[i].reset();  // closed mappings are forgotten
     for (std::size_t i = 1; i < all.size(); i += 2) BOOST_TEST(all[i]->read() == size / 4096);
     all.clear();
@@ -73,5 +73,5 @@ BOOST_AUTO_TEST_CASE(single_pages_of_a_large_file_hold_no_more) {
         most = std::max(most, now - std::min(before, now));
     }
     BOOST_TEST(sum == 4000U);
-    BOOST_TEST(most <= calm::mapped_pages::most + (std::size_t{4} << 20));
+    BOOST_TEST(most <= calm::detail::mapped_pages::most + (std::size_t{4} << 20));
 }

@@ -10,7 +10,7 @@
 namespace {
 
 std::string normalized(std::string_view text, std::size_t part) {
-    calm::nfc_stream stream;
+    calm::detail::nfc_stream stream;
     std::string out;
     auto const add = [&](std::string_view more) { out += more; };
     for (; !text.empty(); text.remove_prefix(std::min(part, text.size()))) stream.push(text.substr(0, part), add);
@@ -56,9 +56,9 @@ BOOST_AUTO_TEST_CASE(marks_without_end_are_refused) {
     if (!calm::detail::has_nfc) return;
     std::string marks;
     while (marks.size() < std::size_t{1} << 20) marks += "\u0301";
-    calm::nfc_stream stream;
+    calm::detail::nfc_stream stream;
     auto const none = [](std::string_view) {};
-    BOOST_CHECK_THROW(for (std::size_t bytes = 0; bytes <= calm::longest_piece; bytes += marks.size())
+    BOOST_CHECK_THROW(for (std::size_t bytes = 0; bytes <= calm::detail::longest_piece; bytes += marks.size())
                           stream.push(marks, none),
                       calm::error);
 }

@@ -33,7 +33,7 @@ std::vector<token_id> tokens_of(std::string const& piece) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(found_ids_are_those_kept_for_the_piece) {
-    piece_cache cache;
+    detail::piece_cache cache;
     random_sequence draws(key{1});
     int found = 0, wrong = 0;
     for (int i = 0; i < 200'000; ++i) {
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(found_ids_are_those_kept_for_the_piece) {
 }
 
 BOOST_AUTO_TEST_CASE(a_piece_that_comes_again_is_known_and_long_ones_never_are) {
-    piece_cache cache;
+    detail::piece_cache cache;
     std::vector<token_id> out;
     std::vector<token_id> const seven(7, 1), eight(8, 1);
     for (int i = 0; i < 2000; ++i) cache.keep("word" + std::to_string(i), seven);
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_piece_that_comes_again_is_known_and_long_ones_never_are) 
 
 // A cache loses nothing when it grows.
 BOOST_AUTO_TEST_CASE(cached_pieces_stay_while_there_is_room) {
-    piece_cache cache;
+    detail::piece_cache cache;
     std::vector<token_id> const tokens{1, 2};
     int known = 0, most_known = 0;
     for (int i = 0; i < 2000; ++i) {

@@ -19,7 +19,7 @@ patterns compiled(std::vector<std::string_view> const& all) {
 }
 
 strings cut(patterns const& all, std::string_view text, std::size_t part) {
-    calm::piece_cutter cutter(all);
+    calm::detail::piece_cutter cutter(all);
     strings pieces;
     auto const keep = [&](std::string_view piece) { pieces.emplace_back(piece); };
     for (; !text.empty(); text.remove_prefix(std::min(part, text.size()))) cutter.push(text.substr(0, part), keep);
@@ -45,20 +45,20 @@ BOOST_AUTO_TEST_CASE(each_pattern_cuts_the_pieces_of_the_one_before) {
 // A text without a digit is one piece of the first pattern, longer than any piece may be.
 BOOST_AUTO_TEST_CASE(text_without_a_match_is_not_held) {
     auto const digits = compiled({calm::digit_pattern, calm::gpt2_pattern});
-    calm::piece_cutter cutter(digits);
+    calm::detail::piece_cutter cutter(digits);
     std::string words;
     while (words.size() < std::size_t{1} << 16) words += " word";
     std::size_t pieces = 0;
     auto const count = [&](std::string_view) { ++pieces; };
-    for (std::size_t bytes = 0; bytes <= calm::longest_piece; bytes += words.size()) cutter.push(words, count);
-    BOOST_TEST(pieces > calm::longest_piece / 5 - 10);
+    for (std::size_t bytes = 0; bytes <= calm::detail::longest_piece; bytes += words.size()) cutter.push(words, count);
+    BOOST_TEST(pieces > calm::detail::longest_piece / 5 - 10);
     cutter.finish(count);
     BOOST_TEST(pieces % (words.size() / 5) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(an_ended_piece_is_apart_from_what_follows) {
     auto const all = compiled({calm::digit_pattern, calm::gpt2_pattern});
-    calm::piece_cutter cutter(all);
+    calm::detail::piece_cutter cutter(all);
     strings pieces;
     auto const keep = [&](std::string_view piece) { pieces.emplace_back(piece); };
     cutter.push("ab", keep);

@@ -10,7 +10,7 @@
 namespace {
 
 using calm::token_file;
-using calm::token_file_writer;
+using calm::detail::token_file_writer;
 using calm::test::has;
 using ids = std::vector<calm::token_id>;
 

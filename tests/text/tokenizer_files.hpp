@@ -68,7 +68,7 @@ struct tokenizer_json_text {
 };
 
 // {"a":0,...} with the tokens below `size`.
-inline std::string json_vocab(token_table const& table, token_id size) {
+inline std::string json_vocab(detail::token_table const& table, token_id size) {
     std::string out = "{";
     for (token_id id = 0; id < size; ++id)
         out += (id > 0 ? "," : "") + json_string(letters_of_bytes(table.bytes(id))) + ":" + std::to_string(id);
@@ -76,7 +76,7 @@ inline std::string json_vocab(token_table const& table, token_id size) {
 }
 
 // The standard conversion of ranks: all splits of each token into two tokens, ordered by token, then by its parts.
-inline std::string json_merges(token_table const& table, token_id size, bool as_pairs) {
+inline std::string json_merges(detail::token_table const& table, token_id size, bool as_pairs) {
     std::string out = "[";
     for (token_id id = 0; id < size; ++id) {
         std::string_view const token = table.bytes(id);
@@ -110,7 +110,7 @@ inline std::string json_specials(token_id size) {
 }
 
 // A complete file for a vocabulary trained here.
-inline tokenizer_json_text json_of(token_table const& table, bool as_pairs = false) {
+inline tokenizer_json_text json_of(detail::token_table const& table, bool as_pairs = false) {
     tokenizer_json_text file;
     file.added_tokens = json_specials(table.size());
     file.vocab = json_vocab(table, table.size());

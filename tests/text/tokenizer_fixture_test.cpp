@@ -38,7 +38,7 @@ std::vector<published_case> published_cases(std::string const& path) {
 
 // The tokenizer.json published with Llama 3: its ranks, and its 256 special tokens by name.
 std::string llama3_json(tokenizer const& llama, bool as_pairs) {
-    calm::token_table table;
+    calm::detail::token_table table;
     for (token_id id = 0; id < 128000; ++id) table.add(llama.bytes(id));
     auto file = calm::test::json_of(table, as_pairs);
     file.added_tokens = "[" + calm::test::json_added(128000, "<|begin_of_text|>") + "," +

@@ -26,7 +26,7 @@ std::string const sample =
     "She sells sea shells on the sea shore. The shells she sells are sea shells, she's sure. It isn't 12345 shells! "
     "Été";
 
-calm::token_table trained(token_id merges) {
+calm::detail::token_table trained(token_id merges) {
     calm::bpe_trainer trainer;
     trainer.add(sample);
     return trainer.train(merges);
@@ -149,10 +149,10 @@ BOOST_AUTO_TEST_CASE(one_merge_per_token_is_enough) {
     auto file = json_of(table);
     file.merges = "[";
     for (token_id id = 256; id < table.size(); ++id) {
-        calm::token_table below;
+        calm::detail::token_table below;
         for (token_id i = 0; i < id; ++i) below.add(table.bytes(i));
         std::vector<token_id> parts;
-        calm::bpe_merger(below, calm::merge_rules{below}).merge(table.bytes(id), parts);
+        calm::detail::bpe_merger(below, calm::detail::merge_rules{below}).merge(table.bytes(id), parts);
         BOOST_REQUIRE(parts.size() == 2);
         file.merges +=
             (id > 256 ? "," : "") + calm::test::json_string(calm::letters_of_bytes(table.bytes(parts[0])) + " " +

@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
     constexpr int rounds = 6000;
     std::array<double, 16> seen{};
     for (std::uint64_t seed = 0; seed < rounds; ++seed) {
-        random_subset subset({seed, stream::positions, 0}, 4, 2);
+        detail::random_subset subset({seed, stream::positions, 0}, 4, 2);
         unsigned set = 0;
         for (unsigned i = 0; i < 4; ++i) set |= subset.takes() ? 1U << i : 0U;
         seen[set] += 1;
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(every_subset_is_as_likely) {
     BOOST_TEST(chi_square < 20.5);  // 5 degrees of freedom: 0.1 %
 
     constexpr std::uint64_t many = std::uint64_t{1} << 33;  // twice the 32-bit range
-    random_subset half({1, stream::positions, 0}, many, many / 2);
+    detail::random_subset half({1, stream::positions, 0}, many, many / 2);
     int taken = 0;
     for (int i = 0; i < 10'000; ++i) taken += half.takes();
     BOOST_TEST(std::abs(taken - 5000) < 200);  // 4 standard deviations

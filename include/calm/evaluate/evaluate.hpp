@@ -207,7 +207,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     detail::chosen_parts chosen(blocks, settings, K, special);
     auto const screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());
-    brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks, screen.get());
+    detail::brier_scoring<Model, Backend> scores(ctx, model, table, settings, objective, ranks, screen.get());
     autoencoder_scoring patches(ctx, model.ae_model, special.pad, settings.seed, ranks, screen.get());
     detail::for_each_block(blocks, settings, K, ranks, [&](index_t number, std::span<token_id const> block) {
         scores.add(number, block, chosen.positions(block));

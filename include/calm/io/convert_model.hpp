@@ -118,7 +118,7 @@ inline void convert_model(stored_model const& model, std::string const& to, conv
             written.push_back(tensor);
         else
             rounded.add(tensor, to_int8, model.directory, written);
-    write_weights(target, written, metadata, as, c.shard_bytes);
+    detail::write_weights(target, written, metadata, as, c.shard_bytes);
     target.commit();
 }
 /// Converts the model in a directory. Throws also as read_model_description.

@@ -110,9 +110,9 @@ private:
         case weights_layout::sharded_safetensors:
             return several<safetensors_file>(layout, path);
         case weights_layout::pytorch:
-            return one<pytorch_file>(layout, path);
+            return one<detail::pytorch_file>(layout, path);
         default:
-            return several<pytorch_file>(layout, path);
+            return several<detail::pytorch_file>(layout, path);
         }
     }
     template <class File> static stored_weights one(weights_layout layout, std::string const& path) {
@@ -121,7 +121,7 @@ private:
     }
     template <class File> static stored_weights several(weights_layout layout, std::string const& path) {
         owners files;
-        auto tensors = open_shards(
+        auto tensors = detail::open_shards(
             path, &File::open, [&](File shard) { files.push_back(std::make_shared<File const>(std::move(shard))); });
         std::map<std::string, std::string> metadata;
         for (auto const& file : files) metadata.insert(file->metadata().begin(), file->metadata().end());

@@ -95,7 +95,7 @@ template <index_t Width, class Space = space<>> struct kv_cache {
     void append(context<Backend> const& ctx, mirrored_span<cached_sequence, Backend> const& sequences,
                 rows_read const& key, rows_read const& value) {
         index_t const count = reserve_rows(ctx, sequences, key.extent(0));
-        append_positions(ctx, keys.view(), values.view(), key, value, sequences);
+        detail::append_positions(ctx, keys.view(), values.view(), key, value, sequences);
         grow_by(sequences, count);
     }
     /// Rotates keys and queries, then appends keys and values. Queries (S count, heads * head_size) are rotated in
@@ -136,7 +136,8 @@ private:
 
     void grow(context<Backend> const& ctx, index_t positions) requires(!is_paged) {
         memory more_keys(shape(sequences(), positions)), more_values(more_keys.extents());
-        move_positions(ctx, more_keys, more_values, keys, values, *std::max_element(lengths.begin(), lengths.end()));
+        detail::move_positions(ctx, more_keys, more_values, keys, values,
+                               *std::max_element(lengths.begin(), lengths.end()));
         keys = std::move(more_keys);
         values = std::move(more_values);
     }

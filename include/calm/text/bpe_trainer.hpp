@@ -42,8 +42,8 @@ public:
 
     /// The 256 bytes in numeric order, then up to `merges` tokens. Each joins the adjacent pair that is most frequent
     /// within pieces; ties go to the lower pair of ids. Fewer if no pair of at most 1 MiB is left.
-    [[nodiscard]] token_table train(token_id merges) const {
-        token_table table;
+    [[nodiscard]] detail::token_table train(token_id merges) const {
+        detail::token_table table;
         for (int byte = 0; byte < 256; ++byte) table.add(std::string(1, static_cast<char>(byte)));
         if (merges == 0) return table;
         detail::pair_merging pairs(pieces_);
@@ -55,7 +55,7 @@ public:
 private:
     std::shared_ptr<pretokenizer const> pattern_ = pretokenizer::shared();
     piece_stream cutter_{*pattern_};
-    piece_counts pieces_;
+    detail::piece_counts pieces_;
 };
 
 }  // namespace calm

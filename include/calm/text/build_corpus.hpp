@@ -145,7 +145,7 @@ inline std::string content_of(std::string const& path) {
 [[nodiscard]] inline corpus store_corpus(std::string const& path, std::string_view digest,
                                          std::span<std::string const> specs, tokenizer const& tokenizer,
                                          document_selection const& selection) {
-    token_file_writer writer(path);
+    detail::token_file_writer writer(path);
     std::uint64_t const before = selection.skip != nullptr ? selection.skip->count : 0;
     detail::add_documents(specs, tokenizer, selection, writer);
     writer.commit(digest, selection.skip != nullptr ? selection.skip->count - before : 0);

@@ -97,7 +97,7 @@ public:
     [[nodiscard]] static document_source parse(std::string const& spec) {
         if (spec.starts_with("stories:")) return {kind::stories, {}, tokens_of(spec)};
         if (spec.starts_with("markov:")) return {kind::markov, {}, tokens_of(spec)};
-        return {kind::files, files_of(spec), 0};
+        return {kind::files, detail::files_of(spec), 0};
     }
 
     [[nodiscard]] kind type() const { return kind_; }  ///< of the SPEC
@@ -146,7 +146,7 @@ private:
         });
     }
 
-    document_source(kind type, file_list files, std::uint64_t tokens) :
+    document_source(kind type, detail::file_list files, std::uint64_t tokens) :
         kind_(type), files_(std::move(files)), tokens_(tokens) {}
 
     [[nodiscard]] static std::uint64_t tokens_of(std::string const& spec) {
@@ -161,7 +161,7 @@ private:
     }
 
     kind kind_;
-    file_list files_;
+    detail::file_list files_;
     std::uint64_t tokens_;
 };
 

@@ -33,7 +33,7 @@ inline bool is_json_object(std::string_view bytes) {
     if (detail::is_json_object(bytes)) {
         require(pattern.empty(), errc::usage, path, ": expected tiktoken's lines for the pattern ", pattern,
                 ", found a tokenizer.json, which states its own; leave the pattern out");
-        return tokenizer(parse_tokenizer_json(bytes, path));
+        return tokenizer(detail::parse_tokenizer_json(bytes, path));
     }
     auto tokenizer = tokenizer::parse_lines(bytes, path, pattern);
     if (!tokenizer.is_pattern_known())

@@ -58,7 +58,7 @@ public:
     [[nodiscard]] static tokenizer train(bpe_trainer const& trainer, token_id size) {
         require(size >= byte_vocabulary, errc::usage, "a vocabulary of ", size,
                 " tokens is too small: 256 bytes and 3 special tokens need 259; ask for 259 or more");
-        token_table table = trainer.train(size - byte_vocabulary);
+        detail::token_table table = trainer.train(size - byte_vocabulary);
         token_id const possible = table.size() - 256;
         require(possible == size - byte_vocabulary, errc::tokenizer, "the text yields only ", possible,
                 " merges, but a vocabulary of ", size, " needs ", size - byte_vocabulary,
@@ -115,7 +115,7 @@ public:
     /// tokenizer from them: its file may have another pattern, other special tokens, or a first token other than byte
     /// 0.
     [[nodiscard]] std::string lines() const {
-        std::string text = rank_lines(v_.tokens);
+        std::string text = detail::rank_lines(v_.tokens);
         auto const is_kept = [&] {
             if (v_.specials.exist() && lacks_bytes_) return false;
             auto const read = parse_lines(text, "the lines");
@@ -224,11 +224,11 @@ private:
 
     // State shared by the pieces of a text.
     struct piece_work {
-        bpe_merger<merge_rules> merger;
-        piece_cache cache;
+        detail::bpe_merger<detail::merge_rules> merger;
+        detail::piece_cache cache;
     };
     [[nodiscard]] piece_work working() const {
-        return {{v_.tokens, merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}}, {}};
+        return {{v_.tokens, detail::merge_rules{v_.tokens, v_.merges ? &*v_.merges : nullptr}}, {}};
     }
     void encode_piece(std::string_view piece, piece_work& work, std::vector<token_id>& ids) const {
         if (work.cache.find(piece, ids)) return;
@@ -308,8 +308,8 @@ private:
     tokenizer::piece_work work_;
     added_token_stream added_;
     added_token_stream added_normalized_;
-    nfc_stream normalized_;
-    piece_cutter pieces_;
+    detail::nfc_stream normalized_;
+    detail::piece_cutter pieces_;
 };
 
 inline void tokenizer::encode(std::string_view text, std::vector<token_id>& ids) const {
@@ -351,7 +351,7 @@ inline vocabulary vocabulary_of(token_table ranks, std::string_view pattern, std
 }  // namespace detail
 
 inline tokenizer tokenizer::parse_lines(std::string_view text, std::string const& path, std::string_view pattern) {
-    token_table table = parse_rank_lines(text, path);
+    detail::token_table table = detail::parse_rank_lines(text, path);
     if (pattern.empty() && detail::are_symbols(table)) return tokenizer(vocabulary{.tokens = std::move(table)});
     if (int const byte = detail::missing_byte(table); byte >= 0)
         throw error(

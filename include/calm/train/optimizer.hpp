@@ -165,7 +165,7 @@ public:
     /// exp_avg_sq.NAME; Muon has only the first. With updates() they are the whole optimizer state; each rank
     /// has its shard. They are in host memory and live as long as the optimizer. On a device they are copies:
     /// `copy_state_to_host` fills, `resume_after` uploads and `forget_copies` frees them.
-    [[nodiscard]] std::vector<optimizer_tensor> tensors() {
+    [[nodiscard]] std::vector<detail::optimizer_tensor> tensors() {
         if constexpr (device_memory<Backend>) copies_.resize(2 * slots_.size());
         return tensors_of([&](std::size_t i, bool second, T* moment) {
             auto const size = static_cast<std::size_t>(slots_[i].size);
@@ -182,7 +182,7 @@ public:
     }
     /// Gathers the optimizer state of all ranks: rank 0 has copies until `forget_copies`, other ranks only names and
     /// sizes. All ranks call it.
-    [[nodiscard]] std::vector<optimizer_tensor> gather_state() {
+    [[nodiscard]] std::vector<detail::optimizer_tensor> gather_state() {
         copies_.resize(work_->rank() == 0 ? 2 * slots_.size() : 0);
         auto all = tensors_of([&](std::size_t i, bool second, T*) {
             if (copies_.empty()) return place{};
@@ -228,13 +228,14 @@ private:
         std::size_t begin;
     };
     // One tensor per moment; place_of(index of the parameter, whether it is the second moment, this rank's part).
-    template <class PlaceOf> std::vector<optimizer_tensor> tensors_of(PlaceOf const& place_of) const {
-        std::vector<optimizer_tensor> all;
+    template <class PlaceOf> std::vector<detail::optimizer_tensor> tensors_of(PlaceOf const& place_of) const {
+        std::vector<detail::optimizer_tensor> all;
         for (std::size_t i = 0; i < slots_.size(); ++i)
             for (bool const second : {false, true}) {
                 if (second && slots_[i].uses_muon) continue;
                 auto const [elements, begin] = place_of(i, second, second ? slots_[i].second : slots_[i].first);
-                auto const kind = second ? optimizer_tensor::second_moment : optimizer_tensor::first_moment;
+                auto const kind =
+                    second ? detail::optimizer_tensor::second_moment : detail::optimizer_tensor::first_moment;
                 all.push_back({std::string(kind) + marks_[i].name, sizeof(T), std::as_writable_bytes(elements),
                                begin * sizeof(T), static_cast<std::size_t>(marks_[i].size) * sizeof(T)});
             }

@@ -23,7 +23,7 @@ struct training_state {
     index_t skipped = 0;            ///< skipped steps: step = updates + skipped
     index_t first_phase_steps = 0;  ///< steps of the first of two phases; 0 while it lasts
     double seconds = 0;             ///< duration of the run
-    std::vector<optimizer_tensor> optimizer_state;  ///< refers to memory of the optimizer
+    std::vector<detail::optimizer_tensor> optimizer_state;  ///< refers to memory of the optimizer
 };
 
 /// Why a state is offered: its interval, an evaluation that was just reported, the end of the run.

@@ -11,7 +11,7 @@
 
 #include "calm/base/error.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // a + b, or nullopt on 64-bit overflow.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
@@ -50,4 +50,4 @@ inline std::int64_t checked_count(std::string_view what, std::initializer_list<s
     return static_cast<std::int64_t>(*bytes / unit);
 }
 
-}  // namespace calm
+}  // namespace calm::detail

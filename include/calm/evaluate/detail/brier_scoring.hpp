@@ -22,9 +22,7 @@
 #include "calm/model/calm.hpp"
 #include "calm/sample/detail/sample_next.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // A block with its scored predictions, ascending in 0 .. P - 2.
 struct scored_block {
@@ -51,8 +49,6 @@ inline std::vector<row_id> rows_to_draw(std::span<scored_block const> blocks, in
     }
     return rows;
 }
-
-}  // namespace detail
 
 // Samples and scores blocks that come one after another, in batches; with several ranks each does some batches.
 // Context, model and table outlive it; the context has the seed of the evaluation and step 0.
@@ -220,4 +216,4 @@ private:
     sampling_totals took_;                  // on this rank
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -12,7 +12,7 @@
 #include "calm/loss/brier.hpp"
 #include "calm/text/bigram.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Sums of scores, block by block. The table outlives it; without one no references are scored. With several ranks each
 // has some of the blocks.
@@ -88,4 +88,4 @@ private:
     brier_sequence unigram_, bigram_;        // of the references, at the same positions
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -218,7 +218,7 @@ private:
     std::vector<prediction> predictions_;                                   // (P - 1), of the current block
     std::array<categorical_distribution, brier_orders - 1> distributions_;  // one per length of the prefix
     std::vector<token_id> prefix_;                                          // of samples, after the current position
-    brier_tally tally_;
+    detail::brier_tally tally_;
     detail::piece_results<likelihood> blocks_;
     std::vector<likelihood> likelihoods_;  // per block
     index_t blocks_seen_ = 0;              // on all ranks

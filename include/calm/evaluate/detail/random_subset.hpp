@@ -8,7 +8,7 @@
 #include "calm/base/random.hpp"
 #include "calm/sample/detail/batch_rule.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Selects `wanted` of `all` items that come in order, or all items if there are fewer. Every subset is equally likely,
 // up to the precision of the draws (probabilities to within 2^-32 below 2^32 items, 2^-53 above).
@@ -37,4 +37,4 @@ private:
     std::uint64_t wanted_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

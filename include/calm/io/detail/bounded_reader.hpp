@@ -14,7 +14,7 @@
 #include "calm/base/detail/checked.hpp"
 #include "calm/base/error.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Walks over the bytes of one file. A read past the end throws the given code and names the file, the byte, the
 // expected content and the bytes left. The bytes are not owned.
@@ -77,4 +77,4 @@ private:
     std::uint64_t position_ = 0;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -426,7 +426,7 @@ inline model_description parse_config_json(std::string_view text, std::string co
     simdjson::dom::parser parser;
     auto const object = detail::json_object(parser, text, json_limit::config, path);
     auto description = detail::empty_description(object, path);
-    problem_list problems;
+    detail::problem_list problems;
     detail::config_reader reader(object, "", description.extras, problems);
     model_description::visit(description, reader);
     reader.keep_rest(model_description::describes_numbers);
@@ -448,7 +448,7 @@ inline std::vector<std::int64_t> read_generation_config(std::string const& path)
     simdjson::dom::parser parser;
     auto const object = detail::json_object(parser, file.text(), json_limit::config, path);
     json_extras unused;
-    problem_list problems;
+    detail::problem_list problems;
     std::vector<std::int64_t> ids;
     detail::config_reader(object, "", unused, problems)("eos_token_id", ids);
     problems.throw_if_any(path);

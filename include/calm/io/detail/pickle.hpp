@@ -21,7 +21,7 @@
 #include "calm/io/detail/pickle_opcode.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // A tensor as a pickle describes it: a view into a storage, counted in elements. Not yet checked against the storage.
 struct pickled_tensor {
@@ -33,8 +33,6 @@ struct pickled_tensor {
     std::vector<index_t> shape;           // size of each dimension
     std::vector<index_t> strides;         // distance of neighbours in each dimension
 };
-
-namespace detail {
 
 class pickle_machine {
 public:
@@ -386,12 +384,10 @@ private:
     std::vector<pickled_tensor> tensors_;
 };
 
-}  // namespace detail
-
 // Reads a pickle of protocol 2 to 5 that holds a dictionary of tensors; errors name it `path`. Throws errc::model_file
 // with the byte and the unexpected opcode, GLOBAL or value. Nothing is executed.
 inline std::vector<pickled_tensor> read_pickled_tensors(std::span<std::byte const> bytes, std::string const& path) {
     return detail::pickle_machine(bytes, path).run();
 }
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -8,7 +8,7 @@
 
 #include "calm/base/error.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Collects problems. The first twenty are kept, further ones only counted.
 class problem_list {
@@ -39,4 +39,4 @@ private:
     std::vector<problem> kept_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

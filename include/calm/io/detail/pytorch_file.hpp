@@ -19,9 +19,7 @@
 #include "calm/io/detail/zip_archive.hpp"
 #include "calm/io/tensor_table.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Finds the bytes of every tensor of one archive.
 class pytorch_archive {
@@ -136,8 +134,6 @@ private:
     std::set<std::string, std::less<>> used_;
 };
 
-}  // namespace detail
-
 // An open pytorch_model.bin, as written by torch.save since version 1.6: its tensors in the order of its dictionary. No
 // code in it is executed; zip_archive.hpp and pickle.hpp define the accepted format. The bytes stay in the file until
 // they are read; tensors that share a storage share bytes. Move-only; tensors are valid as long as it lives.
@@ -158,4 +154,4 @@ private:
     mapped_file file_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -23,7 +23,7 @@
 #include "calm/io/safetensors.hpp"
 #include "calm/io/tensor_table.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // The contents of an index: the file of every tensor and, if stated, the total bytes.
 struct shard_index {
@@ -38,8 +38,6 @@ struct shard_index {
     }
 };
 
-namespace detail {
-
 inline std::optional<std::uint64_t> whole_number(simdjson::dom::element value) {
     std::uint64_t n = 0;
     if (!value.get(n)) return n;
@@ -47,8 +45,6 @@ inline std::optional<std::uint64_t> whole_number(simdjson::dom::element value) {
     if (value.get(x) || !(x >= 0 && x < 0x1p53) || x != std::floor(x)) return std::nullopt;
     return static_cast<std::uint64_t>(x);
 }
-
-}  // namespace detail
 
 // Parses the text of an index; errors name it `path`. Throws errc::model_file with all problems.
 inline shard_index parse_shard_index(std::string_view text, std::string const& path) {
@@ -101,8 +97,6 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
     return index;
 }
 
-namespace detail {
-
 // The path of a shard; nullopt if it is missing or leads out of the index's directory.
 inline std::optional<std::string> path_of_shard(std::filesystem::path const& directory, std::string const& name,
                                                 problem_list& problems) {
@@ -136,8 +130,6 @@ inline void compare(shard_index const& index, std::string const& name, tensor_ta
                          in_quotes(name));
     }
 }
-
-}  // namespace detail
 
 // Opens the files of an index and collects their tensors, in order of file names. `open` opens one file, `keep` takes
 // what must live as long as the tensors. Reports all problems together: files that are missing or unreadable; tensors
@@ -186,4 +178,4 @@ std::vector<stored_tensor> open_shards(std::string const& index_path, Open const
     return tensors;
 }
 
-}  // namespace calm
+}  // namespace calm::detail

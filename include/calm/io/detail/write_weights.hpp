@@ -18,9 +18,7 @@
 #include "calm/io/safetensors.hpp"
 #include "calm/io/stored_weights.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 inline std::uint64_t written_bytes(stored_tensor const& tensor, std::optional<stored_type> as) {
     return tensor.count() * bytes_of(as && is_weight(tensor) ? *as : tensor.type);
@@ -51,8 +49,6 @@ inline std::vector<std::size_t> shard_begins(std::span<stored_tensor const> tens
     return begins;
 }
 
-}  // namespace detail
-
 // Writes tensors to a new directory, floating-point ones as the type `as` (write_safetensors). The result is
 // model.safetensors or, for more than `shard_bytes` bytes, files of at most that size (a larger tensor gets its own
 // file) and model.safetensors.index.json. Throws as write_safetensors.
@@ -76,4 +72,4 @@ inline void write_weights(replaced_directory const& to, std::span<stored_tensor 
                                                  "\n  },\n  \"weight_map\": {\n" + map + "\n  }\n}\n");
 }
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -17,9 +17,7 @@
 #include "calm/base/quoted.hpp"
 #include "calm/io/detail/bounded_reader.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Eight tables of zip's CRC-32, to process eight bytes at a time.
 constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
@@ -34,8 +32,6 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
             tables[t][i] = tables[0][tables[t - 1][i] & 0xFFU] ^ (tables[t - 1][i] >> 8);
     return tables;
 }
-
-}  // namespace detail
 
 // The CRC-32 of zip and gzip.
 inline std::uint32_t crc32_of(std::span<std::byte const> bytes) {
@@ -302,4 +298,4 @@ private:
     std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -140,9 +140,9 @@ struct drafted_head : detail::head_network_base<C, Space, drafted_head<C, Space>
     static constexpr index_t numbers_per_sample =
         energy_head<with_head(C, C.head.inner_head(L)), Space>::numbers_per_sample +
         autoencoder<C.autoencoder, Space>::numbers_per_patch + 16 * K * W + 4 * L;
-    using autoencoder_type = autoencoder<C.autoencoder, Space>;                   ///< frozen
-    using draft_type = draft_network<K, D, W, C.head.looks_back != 0, Space>;     ///< softmaxes over tokens
-    using network_type = energy_head<with_head(C, C.head.inner_head(L)), Space>;  ///< f
+    using autoencoder_type = autoencoder<C.autoencoder, Space>;                        ///< frozen
+    using draft_type = detail::draft_network<K, D, W, C.head.looks_back != 0, Space>;  ///< softmaxes over tokens
+    using network_type = energy_head<with_head(C, C.head.inner_head(L)), Space>;       ///< f
     /// Noise of the loss; Targets are drawn_targets or given_targets.
     template <class Targets> struct noise_type {
         matrix_view<T const, S, Backend> samples;  ///< (R N, S), uniform in [-1/2, 1/2)

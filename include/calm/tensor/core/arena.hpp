@@ -88,7 +88,7 @@ private:
 
     // Memory for a shape of elements of `element` bytes. Not a template: compiled once for all types.
     [[gnu::noinline]] void* take_sizes(std::span<index_t const> sizes, std::size_t element) {
-        auto const bytes = bytes_of_sizes(sizes, element);
+        auto const bytes = detail::bytes_of_sizes(sizes, element);
         require(bytes.has_value(), errc::memory, [&] {
             return sentence("calm::arena '", name_, "': expected a shape that memory can hold, found ",
                             detail::text_of_sizes(sizes.data(), sizes.size()), " of ", element,

@@ -66,7 +66,7 @@ public:
 
     // Calls `text` and `token` in order for what the parts so far determine. If the text `ends` with this part, for all
     // of it; another text may then begin.
-    void push(std::string_view part, bool ends, text_callback text, added_token_callback token) {
+    void push(std::string_view part, bool ends, detail::text_callback text, detail::added_token_callback token) {
         if (tokens_->all().empty()) {
             if (!part.empty()) text(part);
             return;
@@ -78,7 +78,8 @@ public:
 
 private:
     // Returns where the undecided rest begins.
-    std::size_t scan(std::string_view all, bool open, text_callback text, added_token_callback token) const {
+    std::size_t scan(std::string_view all, bool open, detail::text_callback text,
+                     detail::added_token_callback token) const {
         std::size_t begin = 0;  // of the text since the last token
         std::size_t at = 0;
         while (at < all.size()) {

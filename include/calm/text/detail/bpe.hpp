@@ -15,7 +15,7 @@
 #include "calm/text/detail/piece_limit.hpp"
 #include "calm/text/detail/token_table.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Which adjacent pairs merge, and in which order: the pairs of a merge list in list order, or, without a list, every
 // pair whose concatenation is a token, in order of ids.
@@ -186,4 +186,4 @@ private:
     std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> urgent_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -15,15 +15,13 @@
 #include "calm/base/error.hpp"
 #include "calm/text/detail/text_file.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // The files that a SPEC names.
 struct file_list {
     std::vector<std::string> files;     // sorted by the bytes of their paths
     std::vector<std::string> left_out;  // folders of runs and models that were found and skipped
 };
-
-namespace detail {
 
 inline constexpr char const* known_formats =
     ".txt (one document), .jsonl or .json (one object with \"text\" per line), each also .gz or .zst";
@@ -114,8 +112,6 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
     return list;
 }
 
-}  // namespace detail
-
 // The text files that a SPEC names, sorted by the bytes of their paths. A SPEC is a file, a folder (all files of known
 // format below it) or, if no file has that name, a shell pattern (* ? [ ]). In a folder, hidden files and links to
 // folders are ignored, and links to files must stay below it.
@@ -157,4 +153,4 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
     return found;
 }
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -16,7 +16,7 @@
 #include "calm/text/detail/line_reader.hpp"
 #include "calm/text/detail/text_encoding.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Reads the field "text" of one JSON object after another; other fields are ignored, blank lines skipped. Holds one
 // line and its text in memory, and refuses a line that is not mostly text. The file may be compressed (byte_stream).
@@ -118,4 +118,4 @@ private:
     simdjson::dom::parser parser_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

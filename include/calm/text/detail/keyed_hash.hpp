@@ -9,7 +9,7 @@
 
 #include "calm/text/detail/byte_words.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // SipHash-1-3 (Aumasson, Bernstein) with a random key per process, so that the author of a file cannot choose strings
 // that collide. It may affect positions in hash tables, never results.
@@ -77,4 +77,4 @@ private:
     std::uint64_t k1_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace calm {
+namespace calm::detail {
 
 // The pages of one mapped file that is never modified; released pages are reloaded from it on access. Readers announce
 // how much they read. Once all mappings of the process together have touched more than `most` bytes, all release their
@@ -73,4 +73,4 @@ private:
     std::atomic<bool> touched_ = false;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

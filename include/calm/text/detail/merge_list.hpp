@@ -9,7 +9,7 @@
 #include "calm/base/token.hpp"
 #include "calm/text/detail/keyed_hash.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Adjacent pairs and the token that each merges into, in merge order: the rank of a pair is its index.
 class merge_list {
@@ -52,4 +52,4 @@ private:
     std::vector<token_id> merged_;      // by rank
 };
 
-}  // namespace calm
+}  // namespace calm::detail

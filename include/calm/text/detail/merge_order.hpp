@@ -10,7 +10,7 @@
 #include "calm/text/detail/merge_list.hpp"
 #include "calm/text/detail/token_table.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // How a merge list compares with merging by id.
 struct merge_order {
@@ -58,4 +58,4 @@ struct merge_order {
     return order;
 }
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -20,9 +20,7 @@
 #include "calm/text/detail/piece_limit.hpp"
 #include "calm/text/detail/text_callbacks.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 #ifdef CALM_ICU
 inline constexpr bool has_nfc = true;
@@ -73,8 +71,6 @@ inline bool begins_nfc(std::string_view) {
     return true;
 }
 #endif
-
-}  // namespace detail
 
 // Normalizes text that comes in parts as if it came whole. Bytes that are not valid UTF-8 stay as they are.
 class nfc_stream {
@@ -132,4 +128,4 @@ private:
     std::string held_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -14,7 +14,7 @@
 #include "calm/base/token.hpp"
 #include "calm/text/detail/byte_words.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // A direct-mapped cache of short pieces with few tokens. It grows with use, up to a fixed size, so a short text pays
 // for little memory.
@@ -85,4 +85,4 @@ private:
     std::size_t kept_ = 0;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

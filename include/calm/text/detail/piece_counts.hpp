@@ -10,7 +10,7 @@
 
 #include "calm/text/detail/token_table.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Pieces of at least two bytes, numbered in order of first addition.
 class piece_counts {
@@ -73,4 +73,4 @@ private:
     std::uint64_t forgotten_ = 0;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -9,7 +9,7 @@
 
 #include "calm/text/detail/pretokenizer.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Cuts text that comes in parts as if it came whole: each pattern cuts the pieces of the pattern before it.
 class piece_cutter {
@@ -57,4 +57,4 @@ private:
     std::vector<piece_stream> streams_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

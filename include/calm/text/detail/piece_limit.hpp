@@ -5,7 +5,7 @@
 
 #include "calm/base/error.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Merging takes memory of some twenty times the bytes of the piece.
 inline constexpr std::size_t longest_piece = std::size_t{4} << 20;
@@ -16,4 +16,4 @@ inline void require_piece(std::size_t bytes) {
             longest_piece, " bytes or sooner, found ", bytes, " without one: split it");
 }
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -113,7 +113,7 @@ public:
     // Calls `piece` for every piece in order; concatenated, the pieces are the text. Text between two matches is a
     // piece, and so is a run of bytes that are not valid UTF-8. Throws as piece_stream, but accepts pieces of any
     // length.
-    void cut(std::string_view text, text_callback piece) const;
+    void cut(std::string_view text, detail::text_callback piece) const;
 
 private:
     friend class piece_stream;
@@ -144,20 +144,20 @@ public:
     // Calls `piece` for the pieces that end in the text so far. Throws errc::data for a piece longer than
     // longest_piece, errc::tokenizer for a pattern that takes too many steps, errc::memory if the matcher runs out of
     // memory.
-    void push(std::string_view part, text_callback piece) {
+    void push(std::string_view part, detail::text_callback piece) {
         add(part, whole_pieces, [&](std::string_view text, bool) { piece(text); });
     }
     // Cuts the rest at the end of the text; another may then begin. Throws as push.
-    void finish(text_callback piece) {
+    void finish(detail::text_callback piece) {
         end([&](std::string_view text, bool) { piece(text); });
         renew();
     }
 
     // For a pattern that another one follows. As push, but calls `out` as soon as text belongs to a piece. So text
     // without a match is not held.
-    void pass(std::string_view part, piece_part_callback out) { add(part, early_pieces, out); }
+    void pass(std::string_view part, detail::piece_part_callback out) { add(part, early_pieces, out); }
     // Ends the text of which the last piece is, but not the count of steps. Calls out as pass does.
-    void end(piece_part_callback out) {
+    void end(detail::piece_part_callback out) {
         cut(held_, true, whole_pieces, out);
         held_.clear();
         enough_ = 0;
@@ -181,7 +181,7 @@ private:
     static constexpr bool whole_pieces = true;
     static constexpr bool early_pieces = false;
 
-    void add(std::string_view part, bool whole, piece_part_callback out) {
+    void add(std::string_view part, bool whole, detail::piece_part_callback out) {
         steps_ += steps_a_byte * part.size();
         if (held_.empty()) {
             hold(part, cut(part, false, whole, out));
@@ -194,13 +194,13 @@ private:
     // Keeps the uncut rest. If nothing was cut, the next attempt waits for twice as much text.
     void hold(std::string_view text, std::size_t done) {
         held_.assign(text.substr(done));
-        require_piece(held_.size() > longest_piece && done > 0 ? 0 : held_.size());
+        detail::require_piece(held_.size() > detail::longest_piece && done > 0 ? 0 : held_.size());
         enough_ = done > 0 ? 0 : 2 * held_.size();
     }
 
     // Cuts off the pieces whose end is certain and, unless they must be `whole`, the text before the next match.
     // Returns where the rest begins. For a text that has ended, that is its end.
-    std::size_t cut(std::string_view text, bool ended, bool whole, piece_part_callback out) {
+    std::size_t cut(std::string_view text, bool ended, bool whole, detail::piece_part_callback out) {
         std::size_t gap = 0;  // the end of the last piece: nothing matches between it and `at`
         auto const end_gap = [&](std::size_t at) {
             if (at > gap || begun_) out(text.substr(gap, at - gap), true);
@@ -305,7 +305,7 @@ private:
     std::uint64_t steps_ = steps_a_text;
 };
 
-inline void pretokenizer::cut(std::string_view text, text_callback piece) const {
+inline void pretokenizer::cut(std::string_view text, detail::text_callback piece) const {
     piece_stream whole(*this);
     whole.steps_ += piece_stream::steps_a_byte * text.size();
     whole.cut(text, true, piece_stream::whole_pieces, [&](std::string_view one, bool) { piece(one); });

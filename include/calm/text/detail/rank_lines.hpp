@@ -14,7 +14,7 @@
 #include "calm/text/detail/token_table.hpp"
 #include "calm/text/detail/vocabulary.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // The lines of the tokens of a table, without special tokens.
 [[nodiscard]] inline std::string rank_lines(token_table const& table) {
@@ -68,4 +68,4 @@ namespace calm {
     return table;
 }
 
-}  // namespace calm
+}  // namespace calm::detail

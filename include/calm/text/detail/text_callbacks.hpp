@@ -6,7 +6,7 @@
 #include "calm/base/detail/function_ref.hpp"
 #include "calm/base/token.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Receives text.
 using text_callback = detail::function_ref<void(std::string_view)>;
@@ -15,4 +15,4 @@ using piece_part_callback = detail::function_ref<void(std::string_view, bool)>;
 // Receives an added token.
 using added_token_callback = detail::function_ref<void(token_id)>;
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -39,8 +39,8 @@ enum class text_format {
 
 // Maximum bytes of a document; larger ones are refused.
 struct text_limits {
-    std::size_t line = json_lines::longest_line;  // held in memory
-    std::size_t file = std::size_t{1} << 30;      // a .txt, decompressed; read in parts, so it may be large
+    std::size_t line = detail::json_lines::longest_line;  // held in memory
+    std::size_t file = std::size_t{1} << 30;              // a .txt, decompressed; read in parts, so it may be large
 };
 
 // The error of a malformed document that is fatal because malformed documents are not skipped.
@@ -160,7 +160,7 @@ using part_visitor = std::function<void(std::string_view part, bool ends)>;
         });
         return;
     }
-    json_lines lines(path, limits.line);
+    detail::json_lines lines(path, limits.line);
     std::uint64_t seen = skip != nullptr ? skip->count : 0;
     bool any = false;
     for (std::string_view text; another([&] { return lines.next(text); });) {

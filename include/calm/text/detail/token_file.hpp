@@ -105,7 +105,7 @@ private:
     [[nodiscard]] reason fault(token_id vocabulary);
 
     mapped_file file_;
-    mutable mapped_pages pages_{file_.bytes()};
+    mutable detail::mapped_pages pages_{file_.bytes()};
     token_file_facts facts_;
     std::span<token_id const> ids_;
     std::span<std::uint64_t const> ends_;

@@ -14,7 +14,7 @@
 #include "calm/base/token.hpp"
 #include "calm/text/detail/token_file.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Writes a token file under a temporary name and renames it on commit(); without commit() nothing changes. Holds few
 // ids in memory. Only one writer per path at a time.
@@ -84,4 +84,4 @@ private:
     std::vector<std::uint64_t> ends_;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -11,7 +11,7 @@
 #include "calm/base/token.hpp"
 #include "calm/text/detail/keyed_hash.hpp"
 
-namespace calm {
+namespace calm::detail {
 
 // Tokens numbered from 0 in order of addition. A token of one or two bytes is found by an array look-up, a longer one
 // by a keyed hash of its bytes.
@@ -122,4 +122,4 @@ private:
     std::size_t longest_ = 0;
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -25,9 +25,7 @@
 #include "calm/text/detail/pretokenizer.hpp"
 #include "calm/text/detail/vocabulary.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Reads one file.
 class tokenizer_json_reader : json_values {
@@ -505,11 +503,9 @@ private:
     vocabulary v_{.tokens = {}, .file = "tokenizer.json"};
 };
 
-}  // namespace detail
-
 // Parses a tokenizer.json. Throws errc::tokenizer with `path` and the key in question.
 [[nodiscard]] inline vocabulary parse_tokenizer_json(std::string_view json, std::string const& path) {
     return detail::tokenizer_json_reader(path).read(json);
 }
 
-}  // namespace calm
+}  // namespace calm::detail

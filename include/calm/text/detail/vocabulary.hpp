@@ -45,7 +45,7 @@ inline std::string names_of_rank_families() {
 
 // V tokens, and how text is tokenised.
 struct vocabulary {
-    token_table tokens;                   // ids 0 .. V-1; special tokens have no bytes
+    detail::token_table tokens;           // ids 0 .. V-1; special tokens have no bytes
     special_tokens specials{-1, -1, -1};  // their ids
     std::array<std::string, 3> names{"<|begin_of_text|>", "<|end_of_text|>", "[PAD]"};  // of BOS, EOS, PAD
     bool bos_first = true;            // whether text begins with BOS, by the rule of the file
@@ -55,13 +55,13 @@ struct vocabulary {
     added_tokens added_normalized{};  // matched between those; the normalizer leaves them alone
     // Cut text into pieces, each the pieces of the one before it; at least one.
     std::vector<std::shared_ptr<pretokenizer const>> patterns{pretokenizer::shared()};
-    std::optional<merge_list> merges = std::nullopt;  // if their order is not that of the ids
-    bool whole_pieces = true;                         // a piece that is a token needs no merging
-    std::string file = "tokenizer.model";             // usual file name of its format
-    bool is_pattern_known = true;                     // false: ranks whose file does not tell the pattern
+    std::optional<detail::merge_list> merges = std::nullopt;  // if their order is not that of the ids
+    bool whole_pieces = true;                                 // a piece that is a token needs no merging
+    std::string file = "tokenizer.model";                     // usual file name of its format
+    bool is_pattern_known = true;                             // false: ranks whose file does not tell the pattern
 
     // Tokens numbered by rank, then BOS, EOS and PAD, as vocabularies are trained here. Those begin with byte 0.
-    [[nodiscard]] static vocabulary of_ranks(token_table ranks) {
+    [[nodiscard]] static vocabulary of_ranks(detail::token_table ranks) {
         vocabulary v{.tokens = std::move(ranks)};
         v.is_pattern_known = v.tokens.bytes(0) == std::string_view("\0", 1);
         v.specials.bos = v.tokens.add_special();
@@ -70,7 +70,7 @@ struct vocabulary {
         return v;
     }
     // Tokens numbered by rank, then the special tokens of a published family and an added PAD.
-    [[nodiscard]] static vocabulary of_ranks(token_table ranks, rank_family const& family) {
+    [[nodiscard]] static vocabulary of_ranks(detail::token_table ranks, rank_family const& family) {
         vocabulary v{.tokens = std::move(ranks)};
         token_id const first = v.tokens.size();
         for (token_id i = 0; i < family.more; ++i) v.tokens.add_special();

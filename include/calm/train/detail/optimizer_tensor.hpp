@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace calm {
+namespace calm::detail {
 
 // A tensor of optimizer state, to be saved and restored: float if `element` is 4, double if it is 8. The optimizer owns
 // the bytes.
@@ -29,4 +29,4 @@ inline std::size_t whole_bytes(std::vector<optimizer_tensor> const& tensors) {
     return bytes;
 }
 
-}  // namespace calm
+}  // namespace calm::detail

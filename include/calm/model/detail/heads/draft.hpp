@@ -11,9 +11,7 @@
 #include "calm/nn/sequential.hpp"
 #include "calm/tensor/detail/core/for_each.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Ids (n, K - 1) of the tokens before token k of each patch, nearest first, or V if there is none. Row i belongs to
 // patch i or, with k = every, to token i % K of patch i / K.
@@ -44,8 +42,6 @@ template <class T> struct take_token {
         y[i] = x[(row / each * K + k) * width + i % width];
     }
 };
-
-}  // namespace detail
 
 // Rows of width W whose products with the table are the logits. For token k: a + W_o silu(a), with a = P_k h + b_k +
 // W_c [e(t_(k-1)), .., e(t_(k-K+1))]. Without LooksBack the W_c term is absent.
@@ -159,4 +155,4 @@ private:
     }
 };
 
-}  // namespace calm
+}  // namespace calm::detail

@@ -8,9 +8,7 @@
 #include "calm/tensor/detail/kernels/cpu/rows.hpp"
 #include "calm/tensor/detail/ops/attention_shape.hpp"
 
-namespace calm {
-
-namespace detail {
+namespace calm::detail {
 
 // Appends keys and values (S, count, width) to S sequences in memory (B, room, width).
 template <class T> struct append_kernel {
@@ -72,9 +70,6 @@ template <class T> void run_move(context<cpu> const& ctx, move_kernel<T> const& 
     }
 }
 
-}  // namespace detail
-
-namespace detail {
 // Checks the operands of an append. Throws errc::usage if a sequence does not exist or has no room for the new keys and
 // values, or if shapes do not fit.
 template <tensor_like K>
@@ -89,7 +84,6 @@ append_kernel<scalar_of<K>> append_of(char const* operation, K const& keys, posi
     return {keys.data(),     values.data(), new_keys.data(), new_values.data(),
             sequences.there, count,         keys.extent(1),  keys.extent(2)};
 }
-}  // namespace detail
 
 // Appends new keys and values (S count, Width) to S different sequences in memory (B, room, Width). Throws errc::usage
 // if a sequence does not exist or has no room for them, or if shapes do not fit.
@@ -121,4 +115,4 @@ void move_positions(detail::context_of<K> const& ctx, K&& more_keys, detail::pos
                      all.extent(0));
 }
 
-}  // namespace calm
+}  // namespace calm::detail
