@@ -109,6 +109,7 @@ std::vector<ending> const endings{
      "expected in MASTER_ADDR a name or an address of the machine of rank 0"},
     {9, "env OMPI_COMM_WORLD_SIZE=2 sweep --configs tiny --tokenizer words --data stories:100 --out no",
      "only train, evaluate and generate run as several ranks"},
+    {9, "env RANK=0 WORLD_SIZE=2 serve lm --port 0", "only train, evaluate and generate run as several ranks"},
     {10, "train tokenizer --vocabulary 300 --data stories:4000 --out no.model/words", "no.model"},
     {10,
      "train autoencoder --config tiny --tokenizer words --data stories:4000 --steps 1 --dry-run --out no >/dev/full",
