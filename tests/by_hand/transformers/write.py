@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 root = sys.argv[1]
@@ -22,10 +23,32 @@ def model(seed, **more):
     return made
 
 
-def write(name, made, **how):
+def as_bin(path, tied):
+    """Rewrites the weights as the .bin files of transformers 4, because 5 writes safetensors only. A tied table has both names."""
+    def renamed(name):
+        return name.replace("model", "pytorch_model", 1).replace(".safetensors", ".bin")
+    for name in os.listdir(path):
+        file = os.path.join(path, name)
+        if name.endswith(".safetensors"):
+            tensors = load_file(file)
+            if tied:
+                tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+            torch.save(tensors, os.path.join(path, renamed(name)))
+            os.remove(file)
+        elif name.endswith(".index.json"):
+            with open(file) as index:
+                text = index.read()
+            with open(os.path.join(path, renamed(name)), "w") as index:
+                index.write(text.replace('"model-', '"pytorch_model-').replace(".safetensors", ".bin"))
+            os.remove(file)
+
+
+def write(name, made, pickled=False, **how):
     path = os.path.join(root, name)
     shutil.rmtree(path, ignore_errors=True)
     made.save_pretrained(path, **how)
+    if pickled:
+        as_bin(path, made.config.tie_word_embeddings)
     with torch.no_grad():
         logits = LlamaForCausalLM.from_pretrained(path, torch_dtype=torch.float32)(tokens).logits
     logits.numpy().astype("<f4").tofile(path + ".logits")
@@ -35,9 +58,9 @@ os.makedirs(root, exist_ok=True)
 tokens.numpy().astype("<i4").tofile(os.path.join(root, "tokens"))
 write("untied", model(1, rope_theta=50000.0))
 write("tied", model(2, tie_word_embeddings=True))
-write("tied_bin", model(2, tie_word_embeddings=True), safe_serialization=False)
+write("tied_bin", model(2, tie_word_embeddings=True), pickled=True)
 write("sharded", model(3, rope_theta=50000.0), max_shard_size="60KB")
-write("sharded_bin", model(3, rope_theta=50000.0), max_shard_size="60KB", safe_serialization=False)
+write("sharded_bin", model(3, rope_theta=50000.0), max_shard_size="60KB", pickled=True)
 write("bf16", model(4, rope_theta=50000.0).to(torch.bfloat16))
 write("f16", model(5, rope_theta=50000.0).to(torch.float16))
 
@@ -50,4 +73,6 @@ with open(os.path.join(control, "config.json"), "r+") as file:
     stated = json.load(file)
     file.seek(0)
     file.truncate()
-    json.dump(stated | {"rope_theta": 10000.0}, file)
+    places = stated.get("rope_parameters", stated)  # transformers 5 states the base in rope_parameters
+    places["rope_theta"] = 10000.0
+    json.dump(stated, file)
