@@ -75,7 +75,6 @@ def build_api() -> dict[Path, str]:
     inputs += [ROOT / "tests/docs/reference"]
     inputs += [file for folder in ("examples", "tests", "apps") for file in (ROOT / folder).rglob("*.[ch]*")]
     if not tags.exists() or tags.stat().st_mtime < max(file.stat().st_mtime for file in inputs):
-        shutil.rmtree(API, ignore_errors=True)
         number = int(re.search(r"^#define CALM_VERSION (\d+)$", (ROOT / "include/calm/version.hpp").read_text(), re.MULTILINE)[1])
         version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
         if subprocess.run([ROOT / "tests/docs/reference", version, API]).returncode:

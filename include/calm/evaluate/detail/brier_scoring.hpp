@@ -84,7 +84,7 @@ public:
         tally_.report_to(e, settings_, blocks_seen_);
         losses_.end(batch_);
         std::array counts{took_.patches, took_.draws, took_.capped};
-        detail::all_reduce(ranks_, counts);
+        all_reduce(ranks_, counts);
         took_ = {counts[0], counts[1], counts[2]};
         e.draws_per_patch = static_cast<double>(took_.draws) / static_cast<double>(std::max<index_t>(1, took_.patches));
         e.capped = took_.capped;
@@ -100,8 +100,8 @@ private:
         auto const length = static_cast<std::size_t>(P_) * k;
         for (std::size_t b = 0; b < blocks_.size(); ++b)
             blocks_[b].tokens = std::span<token_id const>(tokens_).subspan(b * length, length);
-        auto const rows = detail::rows_to_draw(blocks_, P_, K, settings_.positions == 0);
-        if (detail::is_done_here(ranks_, batch_)) score(rows);
+        auto const rows = rows_to_draw(blocks_, P_, K, settings_.positions == 0);
+        if (is_done_here(ranks_, batch_)) score(rows);
         drawn_ += std::ssize(rows);
         ++batch_;
         blocks_.clear();
@@ -162,14 +162,12 @@ private:
     }
 
     // Number among the predictions of all blocks.
-    [[nodiscard]] index_t number_of(detail::scored_block const& block, index_t p) const {
-        return block.number * (P_ - 1) + p;
-    }
+    [[nodiscard]] index_t number_of(scored_block const& block, index_t p) const { return block.number * (P_ - 1) + p; }
 
     // Scores the positions of a block, from the last to the first. samples_of(p) are the samples of prediction p and of
     // the further patches that its score needs.
     template <class SamplesOf>
-    void score_block(detail::scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
+    void score_block(scored_block const& block, brier_sequence& sum, SamplesOf const& samples_of) {
         if (patches > 1 && !block.positions.empty()) on_.set_text(block.tokens.first(block.tokens.size() - k));
         for (auto at = block.positions.rbegin(); at != block.positions.rend(); ++at) {
             if (ranks_ != nullptr) ranks_->heartbeat();
@@ -180,7 +178,7 @@ private:
         }
     }
 
-    brier_scores score_of(detail::scored_block const& block, index_t p, std::span<token_id const> samples,
+    brier_scores score_of(scored_block const& block, index_t p, std::span<token_id const> samples,
                           std::span<token_id const> target) {
         if constexpr (patches == 1) {
             return brier_position(samples, target);
@@ -205,15 +203,15 @@ private:
     token_screen const* screen_;
     index_t P_;
     branches<Model, Backend> on_;
-    std::vector<token_id> tokens_;              // (blocks, P K)
-    std::vector<detail::scored_block> blocks_;  // waiting to be scored
+    std::vector<token_id> tokens_;      // (blocks, P K)
+    std::vector<scored_block> blocks_;  // waiting to be scored
     brier_tally tally_;
-    detail::piece_results<double> losses_;  // per batch
-    double loss_sum_ = 0;                   // over all drawn predictions
-    index_t drawn_ = 0;                     // predictions drawn, on all ranks
-    index_t batch_ = 0;                     // number of the current batch
-    index_t blocks_seen_ = 0;               // up to the last scored one, on all ranks
-    sampling_totals took_;                  // on this rank
+    piece_results<double> losses_;  // per batch
+    double loss_sum_ = 0;           // over all drawn predictions
+    index_t drawn_ = 0;             // predictions drawn, on all ranks
+    index_t batch_ = 0;             // number of the current batch
+    index_t blocks_seen_ = 0;       // up to the last scored one, on all ranks
+    sampling_totals took_;          // on this rank
 };
 
 }  // namespace calm::detail

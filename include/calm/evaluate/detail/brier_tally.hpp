@@ -82,7 +82,7 @@ private:
     }
 
     bigram_table const* table_;
-    detail::piece_results<scores> blocks_;
+    piece_results<scores> blocks_;
     scores block_;                           // of the current block
     std::vector<brier_sequence> sequences_;  // of blocks with a scored position
     brier_sequence unigram_, bigram_;        // of the references, at the same positions

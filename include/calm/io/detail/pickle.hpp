@@ -387,7 +387,7 @@ private:
 // Reads a pickle of protocol 2 to 5 that holds a dictionary of tensors; errors name it `path`. Throws errc::model_file
 // with the byte and the unexpected opcode, GLOBAL or value. Nothing is executed.
 inline std::vector<pickled_tensor> read_pickled_tensors(std::span<std::byte const> bytes, std::string const& path) {
-    return detail::pickle_machine(bytes, path).run();
+    return pickle_machine(bytes, path).run();
 }
 
 }  // namespace calm::detail

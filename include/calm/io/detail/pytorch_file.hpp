@@ -143,7 +143,7 @@ public:
     // content.
     static pytorch_file open(std::string const& path) {
         auto file = mapped_file::open(path, errc::model_file);
-        detail::pytorch_archive archive(file.bytes(), path);
+        pytorch_archive archive(file.bytes(), path);
         return {std::move(file), std::move(archive.tensors)};
     }
 

@@ -49,7 +49,7 @@ inline std::optional<std::uint64_t> whole_number(simdjson::dom::element value) {
 // Parses the text of an index; errors name it `path`. Throws errc::model_file with all problems.
 inline shard_index parse_shard_index(std::string_view text, std::string const& path) {
     simdjson::dom::parser parser;
-    auto const object = detail::json_object(parser, text, json_limit::index, path, "byte 0");
+    auto const object = json_object(parser, text, json_limit::index, path, "byte 0");
     shard_index index;
     problem_list problems;
     std::optional<simdjson::dom::element> map;
@@ -74,7 +74,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
             if (value.get(file))
                 problems.add("tensor " + in_quotes(name) + ": expected the name of a file, found " +
                              in_quotes(simdjson::minify(value)));
-            else if (!detail::is_plain_file_name(file))
+            else if (!is_plain_file_name(file))
                 problems.add("tensor " + in_quotes(name) +
                              ": expected the name of a file in the same directory, found " + in_quotes(file));
             else if (!index.files.emplace(name, file).second)
@@ -88,7 +88,7 @@ inline shard_index parse_shard_index(std::string_view text, std::string const& p
         for (auto const [key, value] : facts) {
             if (key != "total_size") continue;
             if (index.total_size) problems.add("key 'metadata/total_size': expected it once, found it twice");
-            index.total_size = detail::whole_number(value);
+            index.total_size = whole_number(value);
             if (!index.total_size)
                 problems.add("key 'metadata/total_size': expected a whole number of bytes, found " +
                              in_quotes(simdjson::minify(value)));
@@ -146,11 +146,11 @@ std::vector<stored_tensor> open_shards(std::string const& index_path, Open const
     std::uint64_t shared = 0;  // with bytes that tensors share counted once; writers use either sum
     std::set<std::byte const*> begins;
     for (auto const& name : index.shards()) {
-        auto const path = detail::path_of_shard(directory, name, problems);
+        auto const path = path_of_shard(directory, name, problems);
         try {
             if (path) {
                 auto shard = open(*path);
-                detail::compare(index, name, shard, holders, problems);
+                compare(index, name, shard, holders, problems);
                 for (auto const& tensor : shard.tensors()) {
                     tensors.push_back(tensor);
                     bytes += tensor.bytes.size();

@@ -56,17 +56,17 @@ inline void write_weights(replaced_directory const& to, std::span<stored_tensor 
                           std::map<std::string, std::string> const& metadata, std::optional<stored_type> as,
                           std::uint64_t shard_bytes) {
     std::uint64_t total = 0;
-    for (auto const& tensor : tensors) total += detail::written_bytes(tensor, as);
-    auto const begins = detail::shard_begins(tensors, as, shard_bytes);
+    for (auto const& tensor : tensors) total += written_bytes(tensor, as);
+    auto const begins = shard_begins(tensors, as, shard_bytes);
     if (begins.size() == 1) return write_safetensors(to.path(weights_file), tensors, metadata, as);
     std::string map;
     for (std::size_t i = 0; i < begins.size(); ++i) {
         std::size_t const end = i + 1 < begins.size() ? begins[i + 1] : tensors.size();
         auto const part = tensors.subspan(begins[i], end - begins[i]);
-        auto const name = detail::shard_name(i + 1, begins.size());
+        auto const name = shard_name(i + 1, begins.size());
         write_safetensors(to.path(name), part, metadata, as);
         for (auto const& tensor : part)
-            map += (map.empty() ? "" : ",\n") + ("    " + detail::json_string(tensor.name)) + ": \"" + name + "\"";
+            map += (map.empty() ? "" : ",\n") + ("    " + json_string(tensor.name)) + ": \"" + name + "\"";
     }
     to.write("model.safetensors.index.json", "{\n  \"metadata\": {\n    \"total_size\": " + std::to_string(total) +
                                                  "\n  },\n  \"weight_map\": {\n" + map + "\n  }\n}\n");

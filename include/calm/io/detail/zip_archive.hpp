@@ -35,7 +35,7 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc_tables() {
 
 // The CRC-32 of zip and gzip.
 inline std::uint32_t crc32_of(std::span<std::byte const> bytes) {
-    static constexpr auto tables = detail::make_crc_tables();
+    static constexpr auto tables = make_crc_tables();
     auto const at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
     std::uint32_t crc = ~0U;
     std::size_t i = 0;

@@ -127,15 +127,15 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
     file_list found;
     bool const there = fs::exists(spec, failure);
     if (fs::is_directory(spec, failure)) {
-        found = detail::files_below(spec);
+        found = files_below(spec);
     } else if (!there && spec.find_first_of("*?[") != std::string::npos) {
-        found = detail::files_matching(spec);
+        found = files_matching(spec);
     } else {
         if (!there)
             throw error(errc::data, spec, "",
                         "there is no such file or folder: check the path, or give stories:N or markov:N for generated "
                         "text");
-        auto const suffix = detail::suffix_of(spec);
+        auto const suffix = suffix_of(spec);
         if (!text_format_of(spec))
             throw error(errc::usage, spec, "",
                         "unknown kind of text" + (suffix.empty() ? "" : " \"" + suffix + "\"") +

@@ -51,9 +51,9 @@ private:
     [[noreturn, gnu::cold]] void fail_as_no_json(simdjson::error_code code) const {
         if (auto const fault = number() == 1 ? fault_of_source(line_) : fault_of_encoding(line_))
             fail(fault->sentence, ", byte " + std::to_string(fault->byte));
-        if (auto const word = detail::word_of_python_in(line_))
+        if (auto const word = word_of_python_in(line_))
             fail("invalid JSON: " + *word + " is not a JSON value, although Python writes it: write null instead");
-        if (auto const half = detail::lone_surrogate_in(line_))
+        if (auto const half = lone_surrogate_in(line_))
             fail(sentence("invalid JSON: ", *half,
                           " is a lone surrogate, half of a character: expected a pair like \\ud83d\\ude00"));
         fail(std::string("invalid JSON (") + simdjson::error_message(code) + "): expected one object per line, " +
@@ -61,7 +61,7 @@ private:
     }
 
     [[nodiscard]] std::string_view text_of_line() {
-        if (!detail::json_has_at_most(line_, most_values))
+        if (!json_has_at_most(line_, most_values))
             fail("the line has more than " + std::to_string(most_values) +
                  " values and signs: expected one object per line whose field \"text\" is most of it");
         line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
@@ -69,7 +69,7 @@ private:
         auto const parse = [&] { return parser_.parse(line_.data(), line_.size(), false).get(line); };
         auto code = parse();
         if (code == simdjson::NUMBER_ERROR) {
-            detail::forget_json_numbers(line_);
+            forget_json_numbers(line_);
             code = parse();
         }
         if (code != simdjson::SUCCESS) fail_as_no_json(code);

@@ -25,8 +25,8 @@ public:
         state s(k0_, k1_);
         char const* at = bytes.data();
         std::size_t const size = bytes.size();
-        for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(detail::word_of<std::uint64_t>(at));
-        return s.finish(std::uint64_t{size} << 56 | detail::tail_of(at, size % 8));
+        for (std::size_t left = size; left >= 8; left -= 8, at += 8) s.take(word_of<std::uint64_t>(at));
+        return s.finish(std::uint64_t{size} << 56 | tail_of(at, size % 8));
     }
     // Hashes the eight bytes of a number.
     [[nodiscard]] std::size_t operator()(std::uint64_t word) const {

@@ -100,7 +100,7 @@ private:
             while (at > 0 && (static_cast<std::uint8_t>(text[at]) & 0xc0) == 0x80) --at;
             auto const head = first_character(text.substr(at));
             if (head.kind == utf8_kind::invalid) return at;
-            if (head.kind == utf8_kind::character && detail::begins_nfc(text.substr(at))) return at;
+            if (head.kind == utf8_kind::character && begins_nfc(text.substr(at))) return at;
         }
         return 0;
     }
@@ -115,7 +115,7 @@ private:
             for (std::string_view rest = text.substr(0, valid); !rest.empty();) {
                 std::size_t const size = rest.size() <= portion ? rest.size() : last_boundary(rest.substr(0, portion));
                 require_piece(size > 0 ? 0 : portion);
-                out(detail::nfc_of(rest.substr(0, size)));
+                out(nfc_of(rest.substr(0, size)));
                 rest.remove_prefix(size);
             }
             text.remove_prefix(valid);

@@ -65,9 +65,8 @@ private:
 
     static piece_key key_of(std::string_view piece) {
         std::uint64_t const end = std::uint64_t{piece.size() + 1} << 56;
-        if (piece.size() < 8) return {detail::tail_of(piece.data(), piece.size()), end};
-        return {detail::word_of<std::uint64_t>(piece.data()),
-                end | detail::tail_of(piece.data() + 8, piece.size() - 8)};
+        if (piece.size() < 8) return {tail_of(piece.data(), piece.size()), end};
+        return {word_of<std::uint64_t>(piece.data()), end | tail_of(piece.data() + 8, piece.size() - 8)};
     }
     [[nodiscard]] std::size_t place_of(piece_key const& key) const {
         std::uint64_t const mixed = (key.low ^ std::rotl(key.high, 32)) * 0x9e3779b97f4a7c15U;

@@ -28,7 +28,7 @@ namespace calm::detail {
 // Parses such lines; ids are ranks. Skips blank lines and accepts CRLF line ends. Throws errc::tokenizer with `path`
 // and the line.
 [[nodiscard]] inline token_table parse_rank_lines(std::string_view text, std::string const& path) {
-    detail::require_tokenizer_size(path, text.size());
+    require_tokenizer_size(path, text.size());
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the UTF-8 byte order mark
     token_table table;
     for (std::size_t number = 1; !text.empty(); ++number) {
@@ -46,8 +46,8 @@ namespace calm::detail {
         if (!token || token->empty())
             fail("expected a token in base64 before the space, found " + in_quotes(line.substr(0, space), '"') +
                  ": the file is damaged, copy it again");
-        if (token->size() > detail::longest_token)
-            fail("expected a token of at most " + std::to_string(detail::longest_token) + " bytes, found " +
+        if (token->size() > longest_token)
+            fail("expected a token of at most " + std::to_string(longest_token) + " bytes, found " +
                  std::to_string(token->size()) + ": the file is damaged, copy it again");
         std::string_view const number_text = line.substr(space + 1);
         token_id rank = -1;

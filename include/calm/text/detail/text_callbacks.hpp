@@ -9,10 +9,10 @@
 namespace calm::detail {
 
 // Receives text.
-using text_callback = detail::function_ref<void(std::string_view)>;
+using text_callback = function_ref<void(std::string_view)>;
 // Receives a part of a piece, and whether the piece ends with it.
-using piece_part_callback = detail::function_ref<void(std::string_view, bool)>;
+using piece_part_callback = function_ref<void(std::string_view, bool)>;
 // Receives an added token.
-using added_token_callback = detail::function_ref<void(token_id)>;
+using added_token_callback = function_ref<void(token_id)>;
 
 }  // namespace calm::detail

@@ -51,7 +51,7 @@ public:
         facts.documents = ends_.size();
         facts.skipped = skipped;
         facts.body = sum_.value();
-        facts.own = detail::own_sum(facts);
+        facts.own = own_sum(facts);
         file_.write(std::as_bytes(std::span(&facts, 1)));
         file_.commit();
     }

@@ -505,7 +505,7 @@ private:
 
 // Parses a tokenizer.json. Throws errc::tokenizer with `path` and the key in question.
 [[nodiscard]] inline vocabulary parse_tokenizer_json(std::string_view json, std::string const& path) {
-    return detail::tokenizer_json_reader(path).read(json);
+    return tokenizer_json_reader(path).read(json);
 }
 
 }  // namespace calm::detail

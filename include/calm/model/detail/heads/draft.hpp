@@ -84,7 +84,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
         saved_activations s{.hidden = hidden_embd.forward(ctx, hidden), .before = {}, .output = {}, .y = {}};
         auto const a = reshape(s.hidden.y, extents<dyn, W>(tokens.size()));
         if constexpr (looks_back) {
-            s.before = look_back(ctx, tokens, tokens.size(), detail::tokens_before::every);
+            s.before = look_back(ctx, tokens, tokens.size(), tokens_before::every);
             evaluate(ctx, a, a + s.before.embd.y);
         }
         s.output = output_embd.forward(ctx, a);
@@ -119,7 +119,7 @@ template <index_t K, index_t D, index_t W, bool LooksBack, class Space = space<>
             // The first token has no context, so all drafts of a position share its logits.
             index_t const each = looks_back && k > 0 ? N : 1;
             auto const a = ctx.saved.template take<T>(extents<dyn, W>(hidden.extent(0) * each));
-            for_each(ctx, a.size(), detail::take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
+            for_each(ctx, a.size(), take_token<T>{a.data(), of_hidden.data(), K, k, W, each});
             if constexpr (looks_back) {
                 auto const drawn = row_ids<Backend>::validated(tokens, vocabulary());
                 evaluate(ctx, a, a + look_back(ctx, drawn, a.extent(0), k).embd.y);
@@ -144,10 +144,10 @@ private:
 
     // Context of `count` rows, each for token k of its patch in tokens (., K). Result in ctx.saved.
     context_rows look_back(context<Backend>& ctx, token_ids const& tokens, index_t count, index_t k) const {
-        detail::check_ids(ctx, tokens, vocabulary());
+        check_ids(ctx, tokens, vocabulary());
         auto const ids = ctx.saved.template take<token_id>(extents<dyn>(count * reach));
         auto const none = static_cast<token_id>(vocabulary());
-        for_each(ctx, ids.size(), detail::tokens_before{ids.data(), tokens.data(), K, k, none});
+        for_each(ctx, ids.size(), tokens_before{ids.data(), tokens.data(), K, k, none});
         auto const before = row_ids<Backend>::validated(ids, context_table.vocabulary());
         context_rows s{context_table.forward(ctx, before), {}};
         s.embd = context_embd.forward(ctx, reshape(s.table.y, extents<dyn, reach * W>(count)));

@@ -88,31 +88,28 @@ append_kernel<scalar_of<K>> append_of(char const* operation, K const& keys, posi
 // Appends new keys and values (S count, Width) to S different sequences in memory (B, room, Width). Throws errc::usage
 // if a sequence does not exist or has no room for them, or if shapes do not fit.
 template <tensor_like K>
-void append_positions(detail::context_of<K> const& ctx, K&& keys, detail::positions_like<K> const& values,
-                      detail::rows_read<K> const& new_keys, detail::rows_read<K> const& new_values,
-                      mirrored_span<cached_sequence, detail::backend_of<K>> const& sequences) {
-    detail::positions_like<K> const all = detail::as_view(keys);
-    detail::run_append(ctx, detail::append_of("calm::append_positions", all, values, new_keys, new_values, sequences),
-                       sequences);
+void append_positions(context_of<K> const& ctx, K&& keys, positions_like<K> const& values, rows_read<K> const& new_keys,
+                      rows_read<K> const& new_values, mirrored_span<cached_sequence, backend_of<K>> const& sequences) {
+    positions_like<K> const all = as_view(keys);
+    run_append(ctx, append_of("calm::append_positions", all, values, new_keys, new_values, sequences), sequences);
 }
 
 // Copies the first `filled` positions of every sequence, keys and values (B, room, Width), to larger memory (B, more,
 // Width), in one launch. Throws errc::usage if either has fewer positions, or if shapes do not fit.
 template <tensor_like K>
-void move_positions(detail::context_of<K> const& ctx, K&& more_keys, detail::positions_like<K> const& more_values,
-                    detail::positions_read<K> const& keys, detail::positions_read<K> const& values, index_t filled) {
+void move_positions(context_of<K> const& ctx, K&& more_keys, positions_like<K> const& more_values,
+                    positions_read<K> const& keys, positions_read<K> const& values, index_t filled) {
     char const* const operation = "calm::move_positions";
-    detail::positions_like<K> const all = detail::as_view(more_keys);
-    detail::require_shape(operation, "the larger values", more_values.extents(), all.extents());
-    detail::require_shape(operation, "keys", keys.extents(), {all.extent(0), keys.extent(1), all.extent(2)});
-    detail::require_shape(operation, "values", values.extents(), keys.extents());
+    positions_like<K> const all = as_view(more_keys);
+    require_shape(operation, "the larger values", more_values.extents(), all.extents());
+    require_shape(operation, "keys", keys.extents(), {all.extent(0), keys.extent(1), all.extent(2)});
+    require_shape(operation, "values", values.extents(), keys.extents());
     require(filled >= 0 && filled <= keys.extent(1) && filled <= all.extent(1), errc::usage, operation,
             ": expected room for ", filled, " positions of a sequence, found ", keys.extent(1), " and ", all.extent(1));
-    detail::run_move(ctx,
-                     detail::move_kernel<detail::scalar_of<K>>{all.data(), more_values.data(), keys.data(),
-                                                               values.data(), filled, keys.extent(1), all.extent(1),
-                                                               all.extent(2)},
-                     all.extent(0));
+    run_move(ctx,
+             move_kernel<scalar_of<K>>{all.data(), more_values.data(), keys.data(), values.data(), filled,
+                                       keys.extent(1), all.extent(1), all.extent(2)},
+             all.extent(0));
 }
 
 }  // namespace calm::detail
