@@ -75,7 +75,10 @@ void add_data(command& c, data_options& data, needed required = needed::yes) {
     c.number<std::optional<std::uint64_t>, std::uint64_t>("--data-seed", data.data_seed, "S",
                                                           "seed of the generated text", 0, any_seed);
     c.flag("--skip-bad", data.skip_bad, "skip and count malformed documents, instead of stopping");
-    c.check([&data, &c] {
+    c.check([&data, &c, required] {
+        if (required == needed::no && data.sources.empty() &&
+            (data.data_seed || data.skip_bad || !data.holdout.empty()))
+            c.problem("give --data with --holdout, --data-seed and --skip-bad, which are about its text");
         for (auto const& spec : data.sources) {
             try {
                 log_folders_left_out(spec, document_source::parse(spec).left_out());
