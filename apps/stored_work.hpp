@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "calm/evaluate/evaluation.hpp"
 #include "calm/io/stored_model.hpp"
@@ -23,6 +24,12 @@ evaluation evaluate_stored(loading const& from, evaluate_options const& o, store
 // Generates texts for the prompts or the JSON lines of the options. Returns the exit status. Throws errc::config for an
 // autoencoder.
 int generate_stored(loading const& from, generate_options const& o, stored_model const& stored);
+
+// The latent vectors (P, L) of texts' ids, one after another; PAD fills the last patch of each. Throws errc::config for
+// an autoregressive model.
+std::vector<std::vector<float>> latents_of_texts(loading const& from, stored_model const& stored,
+                                                 tokenizer const& tokenizer,
+                                                 std::vector<std::vector<token_id>> const& texts);
 
 // For one text with one draw per patch; per token for an autoregressive model.
 double seconds_per_patch(loading const& from, execution_options const& o, stored_model const& stored);

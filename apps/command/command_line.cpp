@@ -983,10 +983,12 @@ void declare(command& c, tokenize_options& o) {
     c.under(heading::common);
     c.repeated("--text", o.texts, "TEXT", "text; - reads standard input; repeat the option for more texts (-)");
     c.may_be_empty("--text");
-    c.choice("--format", {"table", "ids", "json"},
-             "table, one token per line: id, tab, its text in quotes; ids, the ids of a text on one line; json, "
-             "{\"ids\": [...], \"tokens\": [...]} on one line (table)",
-             [&o](std::string const& format) { o.format = format; });
+    c.choice(
+        "--format", {"table", "ids", "json", "latents"},
+        "table, one token per line: id, tab, its text in quotes; ids, the ids of a text on one line; json, "
+        "{\"ids\": [...], \"tokens\": [...]} on one line; latents, the latent vector of each patch, by the model's "
+        "autoencoder, as {\"ids\": [...], \"patch_size\": K, \"latents\": [[...], ...]} (table)",
+        [&o](std::string const& format) { o.format = format; });
     c.otherwise("--format", [] { return std::string("table"); });
     c.stray_words_are("give a text as --text TEXT");
     add_data(c, o.data, needed::no);

@@ -177,7 +177,7 @@ struct tokenize_options {
     std::string tokenizer;  // a file, or a model's directory
     std::string pattern;    // of tiktoken's lines there, or empty
     std::vector<std::string> texts;
-    std::string format = "table";  // or ids, or json
+    std::string format = "table";  // or ids, json, latents
     data_options data;             // the text whose ids are written to `out`; no sources: none is
     std::string out;
 };

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "programs/programs.hpp"
 #include "registry.hpp"
 #include "run/text_record.hpp"
+#include "stored_work.hpp"
 #include "strict_json.hpp"
 #include "text/prompt_source.hpp"
 #include "text/text_data.hpp"
@@ -66,6 +68,28 @@ std::string printed(calm::tokenizer const& tokenizer, std::string_view text, std
     return format == "ids" ? lines + "\n" : lines;
 }
 
+// The ids of each text, and the latent vectors of its patches (P, L), as JSON.
+std::string printed_latents(tokenize_options const& o, calm::tokenizer const& tokenizer,
+                            std::vector<std::string> const& texts) {
+    require(std::filesystem::is_directory(o.tokenizer), errc::usage,
+            "--format latents: expected the directory of a model, found the file ", o.tokenizer);
+    auto const stored = opened_model(stage_in(o.tokenizer, model_stage));
+    std::vector<std::vector<token_id>> ids;
+    for (auto const& text : texts) ids.push_back(tokenizer.encode(text));
+    auto const& work = configuration_of(stored).on({}, held_weights::f32, needed_work::generation);
+    auto const latents = latents_of_texts(work, stored, tokenizer, ids);
+    auto const L = static_cast<std::size_t>(stored.sizes.autoencoder.latent_size);
+    std::string lines;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        nlohmann::ordered_json line{
+            {"ids", ids[i]}, {"patch_size", stored.sizes.autoencoder.patch_size}, {"latents", nlohmann::json::array()}};
+        for (std::size_t at = 0; at < latents[i].size(); at += L)
+            line["latents"].push_back(std::span(latents[i]).subspan(at, L));
+        lines += json_line(line) + "\n";
+    }
+    return lines;
+}
+
 }  // namespace
 
 int tokenize_main(int argc, char const* const* argv) {
@@ -81,10 +105,13 @@ int tokenize_main(int argc, char const* const* argv) {
             return 0;
         }
         text_output out;
-        auto const texts = options->texts.empty() ? std::vector<std::string>{"-"} : options->texts;
-        for (auto const& text : texts)
-            out.put(printed(tokenizer, text == "-" ? prompt_source("-").whole() : checked_prompt(text, "--text"),
-                            options->format));
+        auto texts = options->texts.empty() ? std::vector<std::string>{"-"} : options->texts;
+        for (auto& text : texts) text = text == "-" ? prompt_source("-").whole() : checked_prompt(text, "--text");
+        if (options->format == "latents") {
+            out.put(printed_latents(*options, tokenizer, texts));
+            return 0;
+        }
+        for (auto const& text : texts) out.put(printed(tokenizer, text, options->format));
         return 0;
     });
 }

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -108,6 +109,19 @@ BOOST_AUTO_TEST_CASE(a_text_is_trained_and_used_by_short_commands) {
     BOOST_TEST(next.status == 0, next.err);
     BOOST_TEST(run_in(folder, "calm tokenize mine --text Mia").out ==
                run_in(folder, "calm tokenize mine/tokenizer.model --text Mia").out);
+
+    // Of whole patches; the sizes are tiny's.
+    auto const latents =
+        nlohmann::json::parse(run_in(folder, "calm tokenize mine --format latents --text 'Mia a'").out);
+    auto const ids = latents["ids"].size();
+    BOOST_TEST(latents["patch_size"] == 4);
+    BOOST_TEST(latents["latents"].size() == (ids + 3) / 4);
+    BOOST_TEST(latents["latents"][0].size() == 32U);
+    auto const of_autoencoder = run_in(folder, "calm tokenize mine/autoencoder --format latents --text 'Mia a'").out;
+    BOOST_TEST(nlohmann::json::parse(of_autoencoder) == latents);
+    auto const none = run_in(folder, "calm tokenize mine/tokenizer.model --format latents --text Mia");
+    BOOST_TEST(none.status == 2);
+    BOOST_TEST(has(none.err, "expected the directory of a model"), none.err);
 }
 
 BOOST_AUTO_TEST_CASE(tokens_are_shown_as_text_and_numbers) {

@@ -54,6 +54,19 @@ class Model:
         """The "ids" of a text's tokens and their texts, "tokens"."""
         return _read_lines(["tokenize", f"--tokenizer={self.directory}", "--text=-", "--format=json"], text)[0]
 
+    def latents(self, text: str) -> Any:
+        """The latent vectors of the text's patches (P, L): means of the autoencoder's posterior.
+
+        A NumPy array of float32 if numpy is installed, else a list of lists. PAD fills the last patch. Compiles the
+        model's sizes once if the program does not have them.
+        """
+        rows = _read_lines(["tokenize", f"--tokenizer={self.directory}", "--text=-", "--format=latents"], text)[0]
+        try:
+            import numpy
+        except ImportError:
+            return rows["latents"]
+        return numpy.array(rows["latents"], dtype=numpy.float32)
+
     def _model(self) -> list[str]:
         return [f"--model={self.directory}"]
 

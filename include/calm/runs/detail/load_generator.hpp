@@ -24,11 +24,39 @@ template <class Rule> settings_of_generation<Rule> with_rule(any_generation_sett
     return {std::get<Rule>(s.sampler), s.max_tokens, s.pad_left, s.seed, s.prompt_number, s.at_once, s.round, s.ends};
 }
 
+// The autoencoder of a model that has or is one.
+template <class Model> auto const& autoencoder_of(Model const& model) {
+    if constexpr (requires { model.ae_model; })
+        return model.ae_model;
+    else
+        return model;
+}
+
 // A Model that is loaded in its own context.
 template <class Model> class loaded_model_of : public loaded_model {
 public:
     using Backend = typename space_of<Model>::backend;
 
+    std::vector<float> latents([[maybe_unused]] std::span<token_id const> ids) override {
+        if constexpr (requires {
+                          autoencoder_of(own_.model).embed_tokens;
+                          autoencoder_of(own_.model).latent_to_hidden;
+                      }) {
+            auto const& encoder = autoencoder_of(own_.model);
+            constexpr std::size_t K = std::remove_cvref_t<decltype(encoder)>::K;
+            std::vector<token_id> patches(ids.begin(), ids.end());
+            patches.resize((patches.size() + K - 1) / K * K, special_.pad);
+            arena_scope const saved(ctx_.saved);
+            auto const found = encoder.posterior(
+                ctx_, unique_ids_to_device(ctx_, std::span<token_id const>(patches), encoder.vocabulary()));
+            std::vector<typename space_of<Model>::scalar> room;
+            auto const means = to_host(ctx_, found.mean, room);
+            return {means.begin(), means.end()};
+        } else {
+            throw error(errc::usage, "calm::loaded_model: expected a CALM or an autoencoder, found an autoregressive "
+                                     "model, which has no latent vectors");
+        }
+    }
     void change_sampling(std::function<void(field_values&)> const&) override {}
     [[nodiscard]] unsupported_work unsupported() const override { return unsupported_by(ctx_); }
 

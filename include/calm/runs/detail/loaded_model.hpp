@@ -64,6 +64,9 @@ public:
     // autoencoder, a CALM's). `counts` may be null; `bytes` has the bytes of every token, or is empty.
     virtual evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,
                                 any_evaluation_settings const& settings, process_group* ranks) = 0;
+    // The latent vectors of consecutive patches (P, L): means of the autoencoder's posterior. PAD fills the last patch.
+    // Throws errc::usage for an autoregressive model, and errc::tokenizer for an id outside of the vocabulary.
+    virtual std::vector<float> latents(std::span<token_id const> ids) = 0;
     // Lets `change` alter how a head that samples in several steps does so; other heads have nothing to alter.
     virtual void change_sampling(std::function<void(field_values&)> const& change) = 0;
     // So far.
