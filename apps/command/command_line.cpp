@@ -971,10 +971,13 @@ void declare(command& c, inspect_options& o) {
 
 void declare(command& c, tokenize_options& o) {
     c.text("--tokenizer", o.tokenizer, "PATH",
-           "vocabulary (tokenizer.model or tokenizer.json), the model's directory that holds it, or the --out of train",
+           std::string("vocabulary (tokenizer.model or tokenizer.json), the model's directory that holds it, or the "
+                       "--out of train") +
+               or_shipped_help,
            needed::yes);
     c.first_words_are("--tokenizer");
     c.check([&c, &o] {
+        take_shipped(o.tokenizer);
         std::error_code unknown;
         if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
             c.problem("--tokenizer: there is no " + o.tokenizer);
@@ -1001,6 +1004,8 @@ void declare(command& c, tokenize_options& o) {
             c.problem("standard input can be read only once: give --text - once");
         if (o.out.empty() != o.data.sources.empty()) c.problem("give --data and --out together, or --text");
         if (!o.out.empty() && !o.texts.empty()) c.problem("give either --text, or --data and --out");
+        if (!o.out.empty() && o.format != "table")
+            c.problem("give --format with --text: --out is a NumPy array of ids");
     });
 }
 

@@ -187,6 +187,8 @@ BOOST_AUTO_TEST_CASE(the_ids_of_files_are_written_as_a_numpy_array) {
     BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl --out ids.npy").err, "already exists"));
     BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl").err, "give --data and --out together"));
     BOOST_TEST(has(run_in(folder, "tokenize words --data two.jsonl --out new --text Mia").err, "give either --text"));
+    BOOST_TEST(
+        has(run_in(folder, "tokenize words --data two.jsonl --out new --format json").err, "give --format with"));
     for (auto const* const of_data : {"--holdout 10:9", "--data-seed 1", "--skip-bad"})
         BOOST_TEST(has(run_in(folder, std::string("tokenize words --text Mia ") + of_data).err, "give --data with"),
                    of_data);

@@ -260,6 +260,9 @@ BOOST_AUTO_TEST_CASE(shipped_models_are_named) {
     BOOST_TEST(has(described.err, "english" + says), described.err);
     BOOST_TEST(has(described.out, "drafted"), described.out);
     BOOST_TEST(!has(shop().program("cp -r calm stories && inspect stories; rm -r stories").err, says));
+    auto const tokens = shop().program("tokenize english --text And");
+    BOOST_TEST(has(tokens.err, "english" + says), tokens.err);
+    BOOST_TEST(tokens.out.ends_with("\"And\"\n"), tokens.out);
     BOOST_TEST(has(shop().program("inspect englisch").err, "there is no englisch"));
     if (!has(described.out, "tiny-drafted, compiled into this program")) return;
     auto const g = shop().program("generate english --prompt 'And the LORD' --max-tokens 40 --seed 1");
