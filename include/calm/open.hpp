@@ -61,6 +61,8 @@ inline std::string own_headers() {
 struct open_options {
     int threads = 0;             ///< of the CPU; 0: all of the machine's
     std::string device = "cpu";  ///< or cuda or cuda:N, an NVIDIA GPU; or emulated, GPU kernels on the CPU, for tests
+    /// Holds weight matrices in int8, a quarter of the memory, of any model: only on the CPU. Results differ slightly.
+    bool int8 = false;
     /// g++ or clang++ with the standard library of the program. Empty: the program's own; for cuda nvcc 12.4 or later.
     std::string compiler = {};
     std::string headers = detail::own_headers();  ///< the folder that holds calm/, of the program's version
@@ -145,6 +147,9 @@ public:
     /// See calm::open.
     [[nodiscard]] static any_model open(std::string const& directory, open_options const& o = {}) {
         auto const gpu = require_device(o.device);
+        require(!o.int8 || o.device == "cpu", errc::usage,
+                "calm::open: expected the device cpu, which alone computes with weights in int8, found '", o.device,
+                "'; leave open_options::int8 or open_options::device out");
         auto stored = read_model_description(detail::directory_of_model(directory));
         stored.pattern = o.pattern;
         require_possible(stored);
@@ -152,7 +157,8 @@ public:
         auto const path = compiled_for(stored, o);
         auto* const make = reinterpret_cast<open_function*>(function_of_library(path, "calm_open"));
         std::unique_ptr<loaded_model> model;
-        make(stored, tokenizer.vocabulary_size(), tokenizer.specials(), {.threads = o.threads, .device = gpu}, model);
+        make(stored, tokenizer.vocabulary_size(), tokenizer.specials(),
+             {.threads = o.threads, .device = gpu, .in_int8 = o.int8}, model);
         return any_model(std::move(stored), std::move(tokenizer), std::move(model));
     }
 
