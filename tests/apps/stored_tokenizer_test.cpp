@@ -1,6 +1,7 @@
 // The tokenizer stored with a model: found in either format, and refused if it does not match the model.
 #include <boost/test/unit_test.hpp>
 
+#include <filesystem>
 #include <string>
 
 #include "../text/tokenizer_files.hpp"
@@ -52,6 +53,12 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_lies_under_the_name_of_its_form) {
     BOOST_TEST(lines.file_name() == "tokenizer.model");
     model.description.calm->tokenizer->file = lines.file_name();
     BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
+
+    // transformers keeps config.json, which names the lines, and saves the other form alone.
+    std::filesystem::remove(folder.path("tokenizer.model"));
+    BOOST_TEST(calm::load_tokenizer(model).fingerprint() == words.fingerprint());
+    std::filesystem::remove(folder.path("tokenizer.json"));
+    BOOST_TEST(has(sentence_of<calm::error>([&] { (void)calm::load_tokenizer(model); }), "put that file back"));
 }
 
 // config.json and the fingerprint tell what tiktoken's lines do not.

@@ -14,13 +14,13 @@
 
 namespace calm {
 
-/// The path of a model's tokenizer: the file that config.json names, else tokenizer.model, else tokenizer.json.
+/// The path of a model's tokenizer: the file that config.json names, or tokenizer.model. If there is none, as in a
+/// directory that transformers saved, tokenizer.json.
 inline std::string tokenizer_file_of(stored_model const& model) {
-    if (auto const& ours = model.description.calm; ours && ours->tokenizer) return model.path(ours->tokenizer->file);
-    // Published directories do not name the file and use either format.
-    auto const lines = model.path(tokenizer_description{}.file);
+    auto const& ours = model.description.calm;
+    auto const named = model.path(ours && ours->tokenizer ? ours->tokenizer->file : tokenizer_description{}.file);
     auto const json = model.path("tokenizer.json");
-    return !is_there(lines) && is_there(json) ? json : lines;
+    return !is_there(named) && is_there(json) ? json : named;
 }
 
 /// Whether its config.json describes the tokenizer of a model, as those of models that were trained here do.
