@@ -136,8 +136,6 @@ int generate_stored(loading const& from, generate_options const& o, stored_model
 std::vector<std::vector<float>> latents_of_texts(loading const& from, stored_model const& stored,
                                                  tokenizer const& tokenizer,
                                                  std::vector<std::vector<token_id>> const& texts) {
-    require(!is_autoregressive(stored), errc::config, stored.directory,
-            ": expected a CALM or an autoencoder, found an autoregressive model, which has no latent vectors");
     auto const model = load(from, stored, tokenizer, {}, {});
     std::vector<std::vector<float>> all;
     all.reserve(texts.size());

@@ -25,7 +25,7 @@ evaluation evaluate_stored(loading const& from, evaluate_options const& o, store
 // autoencoder.
 int generate_stored(loading const& from, generate_options const& o, stored_model const& stored);
 
-// The latent vectors (P, L) of texts' ids, one after another; PAD fills the last patch of each. Throws errc::config for
+// The latent vectors (P, L) of texts' ids, one after another; PAD fills the last patch of each. Throws errc::usage for
 // an autoregressive model.
 std::vector<std::vector<float>> latents_of_texts(loading const& from, stored_model const& stored,
                                                  tokenizer const& tokenizer,

@@ -74,6 +74,9 @@ std::string printed_latents(tokenize_options const& o, calm::tokenizer const& to
     require(std::filesystem::is_directory(o.tokenizer), errc::usage,
             "--format latents: expected the directory of a model, found the file ", o.tokenizer);
     auto const stored = opened_model(stage_in(o.tokenizer, model_stage));
+    // Before its sizes may be compiled.
+    require(!is_autoregressive(stored), errc::config, stored.directory,
+            ": expected a CALM or an autoencoder, found an autoregressive model, which has no latent vectors");
     std::vector<std::vector<token_id>> ids;
     for (auto const& text : texts) ids.push_back(tokenizer.encode(text));
     auto const& work = configuration_of(stored).on({}, held_weights::f32, needed_work::generation);
