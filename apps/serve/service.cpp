@@ -374,7 +374,7 @@ int serve_model(loading const& from, serve_options const& o, stored_model const&
                                   .device = o.device.number_here(),
                                   .seed = o.seed,
                                   .in_int8 = o.weights == held_weights::int8});
-    auto const batch = model->text_batch(o.at_once, capacity, prompt_part);
+    auto const batch = model->text_batch(o.at_once, capacity, limits_of_serving);
     text_generator generator(*batch, static_cast<std::size_t>(o.queue));
     served_model const served{o.name.empty() ? name_of_model(stored.directory) : o.name,
                               &text,

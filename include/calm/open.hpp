@@ -98,11 +98,11 @@ public:
 
     /// For up to `texts` texts that are generated together and begin and end independently, each of at most `capacity`
     /// patches with its prompt. The result has the members of calm::text_batch (sample/text_batch.hpp): free_slots,
-    /// empty, begin, end, result, step. A step computes about `prompt_patches` patches of prompts, so that other texts
-    /// do not wait for a long one. The model outlives it. A text's settings are of settings_of().
+    /// empty, begin, end, result, step. The model outlives it. A text's settings are of settings_of(). Throws
+    /// errc::usage as calm::text_batch.
     [[nodiscard]] std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity,
-                                                                index_t prompt_patches = prompt_part) {
-        return model_->text_batch(texts, capacity, prompt_patches);
+                                                                step_limits const& limits = limits_of_serving) {
+        return model_->text_batch(texts, capacity, limits);
     }
 
     /// The settings with which generate() would generate. Throws errc::usage as generate().

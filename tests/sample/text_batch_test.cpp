@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_long_prompt_gives_the_same_text_beside_others_and_in_any_
     for (auto const& one : requests) want.push_back(alone(u.model, one));
     for (index_t const patches_per_step : {index_t{1}, part + 1, 10 * part}) {
         context<> ctx(1, 2);
-        batch_type batch(ctx, u.model, special, 4, longest + 12, patches_per_step);
+        batch_type batch(ctx, u.model, special, 4, longest + 12, {.prompt_patches = patches_per_step});
         std::map<index_t, std::size_t> at;  // request by place
         std::size_t next = requests.size(), compared = 0;
         while (next > 0 || !batch.empty()) {
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
     untrained const u;
     context<> ctx(1, 1);
     constexpr index_t parts = 4;
-    batch_type batch(ctx, u.model, special, 3, 600, 1);  // one part per step
+    batch_type batch(ctx, u.model, special, 3, 600, {.prompt_patches = 1});  // one part per step
     generation_settings const settings{.max_tokens = 20 * K, .ends = {-1}};
     std::map<index_t, index_t> patches;  // by place
     auto const step = [&] {
@@ -183,6 +183,46 @@ BOOST_AUTO_TEST_CASE(others_continue_between_the_parts_of_a_long_prompt) {
     BOOST_TEST(batch.free_slots() == 2);
     while (!batch.empty()) step();
     BOOST_TEST(patches[is_long] == 20);
+}
+
+// An untrained model never draws eight equal patches, so every patch of the `costly` texts takes 40 draws.
+BOOST_AUTO_TEST_CASE(texts_of_many_draws_take_turns_so_that_others_do_not_wait) {
+    untrained const u;
+    context<> ctx(1, 1);
+    auto const request_of = [](sampler const& rule, std::uint64_t seed) {
+        return request{{1, 2, 3}, {.sampler = rule, .max_tokens = 12 * K, .seed = seed, .ends = {-1}}};
+    };
+    auto const costly = sampler::exact(temperature::of(0.125), 40);
+    std::vector<request> const requests{request_of(sampler::unchanged(), 1), request_of(costly, 2),
+                                        request_of(costly, 3)};
+    batch_type batch(ctx, u.model, special, 4, 40, {.draws = 20});  // 5 of them for each place
+    std::vector<index_t> slots;
+    for (auto const& one : requests) slots.push_back(batch.begin(one.prompt, one.settings));
+    std::vector<index_t> patches(requests.size()), steps(requests.size());
+    for (index_t step = 1; !batch.empty(); ++step) {
+        index_t draws = 0;
+        batch.step([&](index_t slot, generated_patch const& patch) {
+            auto const i = static_cast<std::size_t>(std::find(slots.begin(), slots.end(), slot) - slots.begin());
+            ++patches[i];
+            steps[i] = step;
+            draws += patch.took.draws;
+            return true;
+        });
+        if (step <= 12) {
+            BOOST_TEST(patches[0] == step);
+            BOOST_TEST(draws == (step % 2 == 1 ? 41 : 1));  // 20 for each step
+            BOOST_TEST(patches[1] == (step + 3) / 4);
+            BOOST_TEST(patches[2] == (step + 1) / 4);
+        }
+    }
+    BOOST_TEST(steps[0] == 12);
+    BOOST_TEST(steps[1] == 29);  // one costly text in every step, once the other has ended
+    BOOST_TEST(steps[2] == 30);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        auto const expected = alone(u.model, requests[i]);
+        BOOST_TEST(batch.result(slots[i]).tokens == expected.tokens, boost::test_tools::per_element());
+        BOOST_TEST(batch.result(slots[i]).draws == expected.draws);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_long_text_takes_memory_for_itself_and_gives_it_back) {

@@ -1,9 +1,10 @@
 #pragma once
 /// \file
-/// What decides a generated text, and its result.
+/// What decides a generated text, and its result; and how much a step of a batch of texts computes.
 /// \shows{examples/13_saved_model.cpp,main}
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "calm/base/token.hpp"
@@ -30,6 +31,16 @@ template <class Rule> struct settings_of_generation {
 };
 using generation_settings = settings_of_generation<sampler>;              ///< for a CALM
 using token_generation_settings = settings_of_generation<token_sampler>;  ///< for an autoregressive model
+
+/// How much one step of a text_batch computes, so that no text waits long for another; by default without limits. No
+/// text depends on it.
+struct step_limits {
+    index_t prompt_patches = std::numeric_limits<index_t>::max();  ///< stops after this many patches of prompts
+    /// Draws of the sampler, in addition to those of texts that take few (their share of this number or less).
+    index_t draws = std::numeric_limits<index_t>::max();
+};
+/// For texts of several users: one part of a prompt, and with `tiny` about 50 ms of draws on one core.
+inline constexpr step_limits limits_of_serving{prompt_part, 1024};
 
 /// Result for one prompt.
 struct generation_result {

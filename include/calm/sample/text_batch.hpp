@@ -5,10 +5,10 @@
 /// \shows{examples/15_serve.cpp,main}
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -60,15 +60,15 @@ public:
     using on_patch = std::function<bool(index_t slot, generated_patch const&)>;
 
     /// Room for this many texts at a time. Each has a slot, 0 .. texts - 1, of `capacity` patches with its prompt.
-    /// Memory grows with their length. A step computes parts of prompts until they have at least `prompt_patches`
-    /// patches together; by default all.
+    /// Memory grows with their length. Throws errc::usage if a limit is less than 1.
     text_batch(context<Backend>& ctx, Model const& model, special_tokens const& special, index_t texts,
-               index_t capacity, index_t prompt_patches = std::numeric_limits<index_t>::max()) :
+               index_t capacity, step_limits const& limits = {}) :
         ctx_(ctx),
-        model_(model), special_(special), capacity_(capacity), prompt_patches_(prompt_patches),
-        session_(ctx, model, texts, capacity), sampler_state_(ctx, model), texts_(static_cast<std::size_t>(texts)) {
-        require(prompt_patches >= 1, errc::usage,
-                "calm::text_batch: expected at least 1 patch of prompts per step, found ", prompt_patches);
+        model_(model), special_(special), capacity_(capacity), limits_(limits), session_(ctx, model, texts, capacity),
+        sampler_state_(ctx, model), texts_(static_cast<std::size_t>(texts)) {
+        require(limits.prompt_patches >= 1 && limits.draws >= 1, errc::usage,
+                "calm::text_batch: expected at least 1 patch of prompts and 1 draw per step, found ",
+                limits.prompt_patches, " and ", limits.draws);
     }
 
     /// How many more texts can begin.
@@ -94,8 +94,8 @@ public:
         detail::check_ids(tokens, model_.vocabulary());
         index_t slot = 0;
         while (is_under_way(slot)) ++slot;
-        auto& one = texts_[static_cast<std::size_t>(slot)];
-        one = {settings, {}, std::move(tokens), 0};
+        auto& one = text_in(slot);
+        one = {settings, {}, std::move(tokens), 0, 0};
         if (one.settings.ends.empty()) one.settings.ends = {special_.eos};
         beginning_.push_back(slot);
         return slot;
@@ -112,25 +112,27 @@ public:
     [[nodiscard]] generation_result& result(index_t slot) { return texts_[static_cast<std::size_t>(slot)].result; }
 
     /// Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is
-    /// complete, and ends those whose patch is the last.
+    /// complete, and ends those whose patch is the last. With a limit on draws, texts whose patches take many get
+    /// theirs in turn.
     void step(on_patch const& report) {
         compute_prompts();
         if (active_.empty()) return;
+        choose_texts();
         detail::independent_rows_scope<Backend> const one_order(ctx_);
         sample();
         continuing_.clear();
         next_patches_.clear();
-        for (std::size_t i = 0; i < active_.size(); ++i) {
+        for (std::size_t i = 0; i < chosen_.size(); ++i) {
             auto const patch = std::span<token_id const>(patches_).subspan(i * width, width);
-            if (!add_patch(active_[i], patch, took_[i], report)) {
-                session_.end(active_[i]);
+            if (!add_patch(chosen_[i], patch, took_[i], report)) {
+                session_.end(chosen_[i]);
+                std::erase(active_, chosen_[i]);
                 continue;
             }
-            continuing_.push_back(active_[i]);
+            continuing_.push_back(chosen_[i]);
             next_patches_.insert(next_patches_.end(), patch.begin(), patch.end());
         }
-        active_.swap(continuing_);
-        if (!active_.empty()) session_.append(active_, next_patches_);
+        if (!continuing_.empty()) session_.append(continuing_, next_patches_);
     }
 
 private:
@@ -141,7 +143,18 @@ private:
         generation_result result;
         std::vector<token_id> prompt;  // (patches, K), while it is computed
         std::size_t computed = 0;      // tokens of it
+        index_t last_step = 0;         // in which it had its turn
     };
+
+    // For the next patch: as many as the patches so far on average, at first about n^2 for n equal ones.
+    static index_t draws_expected(text const& one) {
+        if (one.result.patches > 0) return one.result.draws / one.result.patches;
+        if constexpr (std::same_as<rule_of<Model>, sampler>) {
+            auto const& rule = one.settings.sampler;
+            return rule.n < rule.max_draws / rule.n ? rule.n * rule.n : rule.max_draws;
+        }
+        return 1;
+    }
 
     [[nodiscard]] bool is_under_way(index_t slot) const {
         auto const is_in = [&](auto const& slots) {
@@ -152,7 +165,7 @@ private:
 
     // The parts begin at fixed patches and each is computed alone, so that its bits depend on its prompt only.
     void compute_prompts() {
-        for (index_t patches = 0; patches < prompt_patches_ && !beginning_.empty();) {
+        for (index_t patches = 0; patches < limits_.prompt_patches && !beginning_.empty();) {
             index_t const slot = beginning_.front();
             auto& one = texts_[static_cast<std::size_t>(slot)];
             auto const rest = std::span<token_id const>(one.prompt).subspan(one.computed);
@@ -173,15 +186,41 @@ private:
         }
     }
 
-    [[nodiscard]] text const& text_of(std::size_t active) const {
-        return texts_[static_cast<std::size_t>(active_[active])];
+    // chosen_: the texts that this step samples. Those that need few draws are always among them. The others take
+    // turns, the one that waits longest first, while draws are left of those that the limit has granted.
+    void choose_texts() {
+        chosen_.clear();
+        waiting_.clear();
+        ++steps_;
+        for (index_t const slot : active_) {
+            bool const is_cheap = draws_expected(text_in(slot)) <= limits_.draws / std::ssize(texts_);
+            (is_cheap ? chosen_ : waiting_).push_back(slot);
+        }
+        if (waiting_.empty()) return;
+        std::stable_sort(waiting_.begin(), waiting_.end(),
+                         [&](index_t a, index_t b) { return text_in(a).last_step < text_in(b).last_step; });
+        // Nothing is saved up. Where no other text waits, nothing is owed.
+        granted_ = chosen_.empty() ? limits_.draws : limits_.draws + std::min<index_t>(0, granted_);
+        index_t left = granted_;
+        for (index_t const slot : waiting_) {
+            if (left <= 0) break;
+            left -= draws_expected(text_in(slot));
+            text_in(slot).last_step = steps_;
+            chosen_.push_back(slot);
+        }
+        std::sort(chosen_.begin(), chosen_.end());
     }
 
-    // patches_ and took_ of all active texts; texts of equal rules are sampled together.
+    [[nodiscard]] text& text_in(index_t slot) { return texts_[static_cast<std::size_t>(slot)]; }
+    [[nodiscard]] text const& text_of(std::size_t chosen) const {
+        return texts_[static_cast<std::size_t>(chosen_[chosen])];
+    }
+
+    // patches_ and took_ of the chosen texts; texts of equal rules are sampled together.
     void sample() {
-        patches_.resize(active_.size() * width);
-        took_.resize(active_.size());
-        std::vector<std::size_t> rest(active_.size());
+        patches_.resize(chosen_.size() * width);
+        took_.resize(chosen_.size());
+        std::vector<std::size_t> rest(chosen_.size());
         std::iota(rest.begin(), rest.end(), std::size_t{0});
         while (!rest.empty()) {
             auto const& first = text_of(rest.front()).settings;
@@ -194,13 +233,13 @@ private:
         }
     }
 
-    // Of these active texts, all with the sampler and round of the settings.
+    // Of these chosen texts, all with the sampler and round of the settings.
     void sample_some(std::span<std::size_t const> some, settings_type const& settings) {
         std::vector<patch_rng> rngs;
         for (std::size_t const i : some) {
             auto const& its = text_of(i).settings;
             auto const made = text_of(i).result.patches;
-            rngs.push_back({active_[i], {{its.seed, stream::generation, its.prompt_number}, made}});
+            rngs.push_back({chosen_[i], {{its.seed, stream::generation, its.prompt_number}, made}});
         }
         std::vector<token_id> tokens(some.size() * width);
         auto const costs = sample_next(ctx_, model_, std::span<token_id>(tokens), session_.hidden(), settings.sampler,
@@ -216,6 +255,7 @@ private:
         auto& one = texts_[static_cast<std::size_t>(slot)];
         auto const& settings = one.settings;
         auto& result = one.result;
+        if (one.last_step == steps_) granted_ -= took.draws;
         result.draws += took.draws;
         result.capped += took.capped ? 1 : 0;
         ++result.patches;
@@ -233,14 +273,18 @@ private:
     Model const& model_;
     special_tokens special_;
     index_t capacity_;
-    index_t prompt_patches_;  // per step
+    step_limits limits_;
     generation_session<Model, Backend> session_;
     sampler_cache<Backend> sampler_state_;
     std::vector<text> texts_;          // by slot
     std::deque<index_t> beginning_;    // slots of texts whose prompts are not complete, the next one first
     std::vector<index_t> active_;      // slots of texts whose prompts are complete, ascending
-    std::vector<token_id> patches_;    // (active, K)
-    std::vector<sampling_cost> took_;  // (active)
+    std::vector<index_t> chosen_;      // of these, that this step samples, ascending
+    std::vector<index_t> waiting_;     // of these, that need many draws
+    index_t steps_ = 0;                // that sampled
+    index_t granted_ = 0;              // draws for waiting texts; negative: owed
+    std::vector<token_id> patches_;    // (chosen, K)
+    std::vector<sampling_cost> took_;  // (chosen)
     std::vector<index_t> continuing_;
     std::vector<token_id> next_patches_;  // (continuing, K)
 };

@@ -80,9 +80,8 @@ async def gaps(port, pid, rule, temperature, count):
     for one in (writer, *slow):
         one.close()
     found = [[(after[i] - before[i]) * 1000 for before, after in zip(times, times[1:], strict=False)] for i in range(2)]
-    print(f"{count:>6} beside: {len(times)} patches; ms between two of them p50 {part(found[0], 0.5):.1f}, p99 {part(found[0], 0.99):.1f}, at most "
-          f"{max(found[0]):.1f}; of the server's processor time p50 {part(found[1], 0.5):.1f}, p99 {part(found[1], 0.99):.1f}, at most "
-          f"{max(found[1]):.1f}", flush=True)
+    wall, processor = (f"mean {sum(one) / len(one):.1f}, p50 {part(one, 0.5):.1f}, p99 {part(one, 0.99):.1f}, at most {max(one):.1f}" for one in found)
+    print(f"{count:>6} beside: {len(times)} patches; ms between two of them {wall}; of the server's processor time {processor}", flush=True)
     await asyncio.sleep(2)
 
 

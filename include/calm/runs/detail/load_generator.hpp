@@ -104,9 +104,9 @@ public:
         return calm::generate(this->ctx_, this->own_.model, prompts, this->special_,
                               with_rule<rule_of<Model>>(settings), report);
     }
-    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, index_t prompt_patches) override {
+    std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, step_limits const& limits) override {
         return std::make_unique<loaded_texts_of<Model>>(this->ctx_, this->own_.model, this->special_, texts, capacity,
-                                                        prompt_patches);
+                                                        limits);
     }
     void change_sampling(std::function<void(field_values&)> const& change) override {
         if constexpr (requires { this->own_.model.generator.sampling; }) {

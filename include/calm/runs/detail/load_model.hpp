@@ -58,7 +58,7 @@ public:
                                             loaded_model::on_tokens const&) override {
         refuse();
     }
-    std::unique_ptr<loaded_text_batch> text_batch(index_t, index_t, index_t) override { refuse(); }
+    std::unique_ptr<loaded_text_batch> text_batch(index_t, index_t, step_limits const&) override { refuse(); }
     evaluation evaluate(block_source const& blocks, bigram_table const*, std::span<index_t const>,
                         any_evaluation_settings const& settings, process_group* ranks) override {
         return evaluate_model(this->ctx_, this->own_.model, blocks, this->special_,

@@ -57,9 +57,10 @@ public:
     virtual std::vector<generation_result> generate(std::span<std::vector<token_id> const> prompts,
                                                     any_generation_settings const& settings,
                                                     on_tokens const& report) = 0;
-    // Room for this many texts at a time, each of `capacity` patches with its prompt; a step computes about
-    // `prompt_patches` patches of prompts. The model outlives it. Throws errc::usage for an autoencoder.
-    virtual std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity, index_t prompt_patches) = 0;
+    // Room for this many texts at a time, each of `capacity` patches with its prompt. The model outlives it. Throws
+    // errc::usage for an autoencoder.
+    virtual std::unique_ptr<loaded_text_batch> text_batch(index_t texts, index_t capacity,
+                                                          step_limits const& limits) = 0;
     // As calm::evaluate_model, with the objective of config.json and the sampler of the model's kind (of an
     // autoencoder, a CALM's). `counts` may be null; `bytes` has the bytes of every token, or is empty.
     virtual evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,
