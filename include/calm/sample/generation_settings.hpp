@@ -36,7 +36,8 @@ using token_generation_settings = settings_of_generation<token_sampler>;  ///< f
 /// text depends on it.
 struct step_limits {
     index_t prompt_patches = std::numeric_limits<index_t>::max();  ///< stops after this many patches of prompts
-    /// Draws of the sampler, in addition to those of texts that take few (their share of this number or less).
+    /// Draws per step on average, of the texts that take turns: those with more draws per patch than their share of
+    /// this number.
     index_t draws = std::numeric_limits<index_t>::max();
 };
 /// For texts of several users: one part of a prompt, and with `tiny` about 50 ms of draws on one core.
