@@ -130,6 +130,7 @@ public:
     void first_words_are(std::string const& option) { positional_ = option; }
     // A hint for messages about words that belong to no option.
     void stray_words_are(std::string hint) { hint_of_stray_words_ = std::move(hint); }
+    [[nodiscard]] std::string const& hint_of_stray_words() const { return hint_of_stray_words_; }
 
     // Adds a check that runs after all values are read.
     void check(std::function<void()> question) { checks_.push_back(std::move(question)); }

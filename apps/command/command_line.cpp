@@ -230,12 +230,30 @@ void take_shipped(std::string& path) {
     path = shipped;
 }
 
+// The directory of the stage in a run of `train text`; other paths stay as they are. A run may have been stopped before
+// that stage.
+void find_stage(command& c, std::string const& option, std::string& path, char const* stage) {
+    auto const given = path;
+    path = stage_in(path, stage);
+    if (path == given || is_there(path)) return;
+    bool const may_never_have_one = std::string_view(stage) == autoencoder_stage;
+    c.problem(option + ": " + given + " has no " + stage + " yet: its training was stopped before that" +
+              (may_never_have_one ? ", or it is the run of an autoregressive model, which has none; " : "; ") +
+              "repeat its calm train to resume it");
+}
+
 // `path` names a model's directory, the directory of `train text` that holds the model as `stage`, or a model that
 // comes with calm. It becomes the model's directory.
 void find_model(command& c, std::string const& option, std::string& path, char const* stage) {
     take_shipped(path);
-    path = stage_in(path, stage);
-    check_path(c, option, path, true);
+    auto const given = path;
+    find_stage(c, option, path, stage);
+    if (is_there(path))
+        check_path(c, option, path, true);
+    else if (path == given)
+        c.problem(
+            option + ": there is no " + path + did_you_mean(path, {"stories", "english"}) +
+            (path.find(' ') == path.npos || c.hint_of_stray_words().empty() ? "" : "; " + c.hint_of_stray_words()));
 }
 
 // The directory of a model, as find_model. `more` ends the help.
@@ -606,8 +624,8 @@ template <> struct described<train_ar_command> {
 template <> struct described<evaluate_options> {
     static constexpr char const* name = "evaluate";
     static constexpr char const* what =
-        "Measures a model on held-out text: one JSON object on standard output, a table on standard error. Processes "
-        "started by mpirun, srun or torchrun share the work (docs/ranks.md).";
+        "Measures a model on held-out text: a table on standard error and, if standard output is a file or a pipe, one "
+        "JSON object there. Processes started by mpirun, srun or torchrun share the work (docs/ranks.md).";
 };
 template <> struct described<sweep_options> {
     static constexpr char const* name = "sweep";
@@ -738,10 +756,15 @@ void add_language_model(command& c, train_options& o) {
     c.under(heading::data);
     c.number<std::optional<index_t>, index_t>("--block", o.block, "N", "tokens per sequence", 1, limits::block_tokens);
 }
-// Requires a directory written by train.
-void require_run(command& c, std::string const& option, std::string const& run) {
-    if (!is_there(in_directory(run, metrics_file)))
+// `run` names a directory that train wrote; of one by `train text`, it becomes the language model's.
+void find_run(command& c, std::string const& option, std::string& run) {
+    auto const given = run;
+    find_stage(c, option, run, model_stage);
+    if (!is_there(run)) {
+        if (run == given) c.problem(option + ": there is no " + run);
+    } else if (!is_there(in_directory(run, metrics_file))) {
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
+    }
 }
 void add_sample_prompt(command& c, train_options& o) {
     c.under(heading::evaluation, seldom::yes);
@@ -756,9 +779,7 @@ void add_measures(command& c, train_options& o) {
            "run of an autoregressive model on the same text, also the --out of train: also report its scores after the "
            "same training time");
     c.check([&] {
-        if (o.beside.empty()) return;
-        o.beside = stage_in(o.beside, model_stage);
-        require_run(c, "--beside", o.beside);
+        if (!o.beside.empty()) find_run(c, "--beside", o.beside);
     });
     add_sample_prompt(c, o);
 }
@@ -849,6 +870,8 @@ void declare(command& c, evaluate_options& o) {
         for (auto& model : o.models) find_model(c, "--model", model, model_stage);
     });
     add_data(c, o.data);
+    c.under(heading::common);
+    c.flag("--json", o.json, "print the JSON on a terminal too");
     c.under(heading::data);
     c.number<index_t, index_t>("--block", o.block, "N", "tokens per block; BrierLM depends on it (as in training)", 1,
                                limits::block_tokens);
@@ -1013,10 +1036,7 @@ void declare(command& c, plot_options& o) {
     c.list("--run", o.runs, "DIR", "directories that train wrote; plot DIR works too");
     c.first_words_are("--run");
     c.check([&] {
-        for (auto& run : o.runs) {
-            run = stage_in(run, model_stage);
-            require_run(c, "--run", run);
-        }
+        for (auto& run : o.runs) find_run(c, "--run", run);
     });
     c.choice("--format", {"svg", "png", "tensorboard"},
              "svg, a picture curve.svg; png, a picture curve.png, which needs gnuplot; tensorboard, an event file of "

@@ -123,6 +123,7 @@ struct evaluate_options : execution_options {
     index_t pool = 200;   // for adaptive and batch
     head_numbers head;    // for sampling
     held_weights weights = held_weights::f32;
+    bool json = false;  // also on a terminal
 };
 
 // Options of sweep, which trains all configurations for equal minutes, tokens or FLOPs. One limit of each group is

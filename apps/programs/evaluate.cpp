@@ -29,7 +29,8 @@ int evaluate(evaluate_options options) {
         auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
         all.push_back({model, evaluate_stored(work, one, model)});
         if (several) log_line("== " + directory);
-        if (is_first_rank()) out.put(to_json(all.back().found) + "\n");
+        if (is_first_rank() && (options.json || !text_output::on_terminal()))
+            out.put(to_json(all.back().found) + "\n");
         log_lines(to_table(all.back().found));
     }
     if (several) log_lines("\n" + comparison_text(all));

@@ -352,7 +352,8 @@ training_callbacks training_run::callbacks(training_recipe const& recipe, text_b
                                            run_directory::write_model write,
                                            std::function<double(progress const&)> evaluate,
                                            std::function<double()> score) {
-    note_signals("stops after this step and saves the model; the same signal again stops at once and saves nothing\n");
+    note_signals(
+        "stops after this step and saves the model; the same signal again (Ctrl-C) stops at once and saves nothing\n");
     training_callbacks calls;
     calls.start = [this, peak = recipe.machine_peak](memory_plan const& plan) { report_->plan(plan, peak); };
     calls.resume = [this](training_state& state) {

@@ -79,9 +79,8 @@ public:
                 return refusal({500, failure_now().text, "", ""});
             }
         }();
-        auto const known = std::find(std::begin(paths), std::end(paths), request.path) != std::end(paths);
         if (status == answers_itself) return;
-        metrics_.answered(known ? request.path : "other", status);
+        metrics_.answered(is_known(request.path) ? request.path : "other", status);
         answer->send(status, type, body, more);
     }
     void drain() { draining_ = true; }
@@ -97,6 +96,10 @@ private:
     static constexpr std::string_view paths[] = {"/",    "/health",      "/v1/completions", "/v1/models",   "/metrics",
                                                  "/run", "/run/metrics", "/run/samples",    "/openapi.json"};
 
+    static bool is_known(std::string_view path) {
+        return std::find(std::begin(paths), std::end(paths), path) != std::end(paths);
+    }
+
     static reply refusal(api_error const& wrong, std::vector<http_answer::header> more = {}) {
         return {wrong.status, json_type, wrong.json(), std::move(more)};
     }
@@ -104,7 +107,8 @@ private:
 
     reply answer_of(http_request const& request, std::shared_ptr<http_answer> const& answer, std::size_t connections) {
         bool const completes = request.path == completions_path;
-        if (std::string_view const expected = completes ? "POST" : "GET"; request.method != expected)
+        if (std::string_view const expected = completes ? "POST" : "GET";
+            is_known(request.path) && request.method != expected)
             if (completes || request.method != "HEAD")
                 return refusal({405, "expected " + std::string(expected) + ", found " + printable_line(request.method),
                                 "", "method_not_allowed"},
@@ -138,7 +142,12 @@ private:
                                   model_ != nullptr ? model_->generator->active() : 0, connections)};
         if (!options_.run.empty())
             if (auto found = run_reply(request)) return *found;
-        return refusal({404, "there is no " + printable_line(request.path) + " here; /openapi.json lists what there is",
+        return refusal({404,
+                        "there is no " + printable_line(request.path) + " here: " +
+                            (request.method == "POST" ? "texts come from POST " + std::string(completions_path) +
+                                                            ", and a base model has no chat; "
+                                                      : "") +
+                            "/openapi.json lists what there is",
                         "", "not_found"});
     }
 
@@ -238,8 +247,9 @@ private:
         if (texts > model_->generator->most_queued())
             throw api_error{400,
                             "expected at most " + std::to_string(model_->generator->most_queued()) +
-                                " texts per request, found " + std::to_string(texts),
-                            "n", ""};
+                                " texts per request (--queue of the server), found " +
+                                std::to_string(request.prompts.size()) + " prompts times n = " + std::to_string(n),
+                            n > 1 ? "n" : "prompt", ""};
         if (max_tokens > 0 && !model_->generator->has_room(texts))
             return refusal({429, "too many texts wait already: try again later", "", "queue_full"},
                            {{"Retry-After", "1"}});
@@ -315,7 +325,7 @@ int listen_and_serve(serve_options const& o, request_router& router, texts_under
                        });
     running = &server;
     auto const shown = address.find(':') != std::string::npos ? "[" + address + "]" : address;
-    note_signals("takes no more requests and ends the texts under way; the same signal again stops at once\n");
+    note_signals("takes no more requests and ends the texts under way; the same signal again (Ctrl-C) stops at once\n");
     log_line(sentence("listening on http://", shown, ":", server.port(), "/"));
     std::optional<double> draining, without_texts;  // since then
     bool was_cut = false;

@@ -100,8 +100,18 @@ BOOST_AUTO_TEST_CASE(a_run_is_named_for_the_model_in_it) {
     auto const joined = read(read_options<convert_options>, {model, "--autoencoder", run, "--out", folder.path("out")});
     BOOST_TEST(joined->autoencoder == autoencoder);
     std::filesystem::remove(autoencoder);  // as in the run of an autoregressive model
-    BOOST_TEST(has(refusal(read_options<convert_options>, {model, "--autoencoder", run, "--out", folder.path("out")}),
-                   "--autoencoder: there is no " + autoencoder));
+    BOOST_TEST(
+        has(refusal(read_options<convert_options>, {model, "--autoencoder", run, "--out", folder.path("out")}),
+            "--autoencoder: " + run + " has no autoencoder yet: its training was stopped before that, or it is "));
+    std::filesystem::remove_all(model);
+    for (std::string const option : {"--model", "--run"})
+        BOOST_TEST(has(option == "--run" ? refusal(read_options<plot_options>, {run})
+                                         : refusal(read_options<generate_options>, {run}),
+                       option + ": " + run + " has no model yet: its training was stopped before that; repeat its "));
+    BOOST_TEST(has(refusal(read_options<plot_options>, {"nowhere"}), "--run: there is no nowhere"));
+    BOOST_TEST(has(refusal(read_options<generate_options>, {"stoires"}), "there is no stoires; did you mean stories?"));
+    BOOST_TEST(has(refusal(read_options<generate_options>, {"Mia was"}),
+                   "there is no Mia was; give a prompt as --prompt TEXT"));
 }
 
 BOOST_AUTO_TEST_CASE(weights_are_rounded_at_random_in_bf16) {

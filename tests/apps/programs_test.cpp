@@ -116,6 +116,19 @@ BOOST_AUTO_TEST_CASE(the_seed_gives_the_same_bytes_at_any_number_of_threads) {
     BOOST_TEST((shop().content("calm3/model.safetensors") == shop().content("calm/model.safetensors")));
 }
 
+// `script` runs its command on a terminal.
+BOOST_AUTO_TEST_CASE(json_is_for_programs_and_tables_for_people) {
+    auto const shown = [](std::string const& more) {
+        return shop()
+            .program("script -qec 'evaluate --model calm --data stories:1500 --block 64 --samples 4 --positions 2" +
+                     more + "' /dev/null </dev/null")
+            .out;
+    };
+    BOOST_TEST(has(shown(""), "BrierLM"));
+    BOOST_TEST(!has(shown(""), "\"brier\":"));
+    BOOST_TEST(has(shown(" --json"), "\"brier\":"));
+}
+
 BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object) {
     auto const e = shop().program("evaluate --model calm --data stories:1500 --block 64 --samples 4 --seed 1");
     BOOST_REQUIRE_MESSAGE(e.status == 0, e.err);
@@ -350,7 +363,8 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
         "--out stopped",
         "sh interrupted.sh");
     BOOST_TEST(r.status == 130);
-    BOOST_TEST(has(r.err, "\nstops after this step and saves the model; the same signal again stops at once"), r.err);
+    BOOST_TEST(has(r.err, "\nstops after this step and saves the model; the same signal again (Ctrl-C) stops at once"),
+               r.err);
     BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
 }
 

@@ -362,6 +362,10 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_answered_is_refused_by_name) {
                    .status == 200);
     BOOST_TEST(server.get("/v1/completions").status == 405);
     BOOST_TEST(server.get("/etc/passwd").status == 404);
+    auto const chat = server.answer_to("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                       "Content-Length: 2\r\n\r\n{}");
+    BOOST_TEST(chat.status == 404);
+    BOOST_TEST(has(chat.body, "texts come from POST /v1/completions, and a base model has no chat"), chat.body);
     BOOST_TEST(server.get("/run").status == 404);
     BOOST_TEST(server.get("/health").status == 200);
 }
