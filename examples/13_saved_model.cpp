@@ -7,7 +7,7 @@
 #include "calm/model/presets.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/sample/generate.hpp"
-#include "calm/sample/streamed_text.hpp"
+#include "calm/sample/stop_strings.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/stories.hpp"
 
@@ -28,16 +28,17 @@ int main(int count, char** arguments) try {
     load_calm(stored, model);
 
     calm::context<> ctx;
-    calm::streamed_text text(words);  // returns whole characters only
+    calm::stop_strings const stops({"\n", "The end"});
+    calm::stopped_text text(stops);  // holds back what may begin a stop string, also across patches
     std::printf("%s", prompt.c_str());
     auto const read = [&](std::span<calm::token_id const> tokens) {  // after every patch
-        std::string const more = text.push(tokens);
-        std::printf("%s", more.c_str());
-        return more.find('.') == std::string::npos;  // stop after the first sentence
+        std::printf("%s", text.push(words.decode(tokens)).c_str());
+        return text.stop() == nullptr;  // false ends the text
     };
     auto const result =
         generate(ctx, model, words.encode(prompt), words.specials(), {.max_tokens = 60, .seed = 1}, read);
-    std::printf("\n(%zu tokens from %d draws)\n", result.tokens.size(), static_cast<int>(result.draws));
+    std::printf("%s\n(%zu tokens from %d draws)\n", text.flush().c_str(), result.tokens.size(),
+                static_cast<int>(result.draws));
 
     // BrierLM next to that of the tokens and pairs of tokens of the training text.
     auto const counts = calm::bigram_table::load(stored.path("bigram.counts"));

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "calm/sample/stop_strings.hpp"
 #include "calm/text/detail/utf8_stream.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/http_server.hpp"
 #include "serve/service_metrics.hpp"
 #include "serve/text_generator.hpp"
-#include "text/stop_strings.hpp"
 
 namespace calm::apps {
 

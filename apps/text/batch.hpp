@@ -10,10 +10,10 @@
 
 #include "calm/io/model_description.hpp"
 #include "calm/sample/generate.hpp"
+#include "calm/sample/stop_strings.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
 #include "text/prompt_source.hpp"
-#include "text/stop_strings.hpp"
 #include "text/writing.hpp"
 
 namespace calm::apps {

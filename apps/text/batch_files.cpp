@@ -1,7 +1,7 @@
+#include "calm/sample/stop_strings.hpp"
 #include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "text/batch.hpp"
-#include "text/stop_strings.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {

@@ -2,12 +2,12 @@
 
 #include <string>
 
+#include "calm/sample/stop_strings.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
 #include "text/prompt.hpp"
-#include "text/stop_strings.hpp"
 #include "text/text_output.hpp"
 
 namespace calm::apps {

@@ -30,8 +30,9 @@
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/sample/generate.hpp"
-#include "calm/sample/streamed_text.hpp"
+#include "calm/sample/stop_strings.hpp"
 #include "calm/text/bigram.hpp"
+#include "calm/text/detail/utf8_stream.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/read_text.hpp"
@@ -105,13 +106,15 @@ struct generation_options {
     sampling_rule sampler = sampling_rule::adaptive;  ///< how patches are drawn at the temperature (docs/samplers.md)
     index_t max_tokens = 256;                         ///< new tokens, unless the text ends before
     std::uint64_t seed = 1;                           ///< of all draws
+    std::vector<std::string> stop = {};               ///< the text ends before the first of these strings
     std::function<bool(std::string_view)> on_text =
         {};  ///< receives new text, whole characters; false ends the generation
 };
 
 /// What language_model::generate returns.
 struct generated_text : generation_result {
-    std::string text;  ///< the continuation, without the prompt: all tokens as text
+    std::string text;  ///< the continuation, without the prompt and the stop string: all tokens as text
+    std::string stop;  ///< the stop string that ended the text, or empty
 };
 
 namespace detail {
@@ -119,11 +122,20 @@ namespace detail {
 // The text of generate(on_tokens), whose on_tokens receives new tokens and says whether the text continues.
 template <class Generate>
 generated_text text_of_generation(tokenizer const& t, generation_options const& o, Generate const& generate) {
-    streamed_text stream(t);
+    stop_strings const stops(o.stop);
+    stopped_text until_stop(stops);
+    utf8_stream characters;
     auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
-    generated_text made{generate([&](std::span<token_id const> tokens) { return pass_on(stream.push(tokens)); }), {}};
-    static_cast<void>(pass_on(stream.flush()));
-    made.text = t.decode(made.tokens);
+    generated_text made{generate([&](std::span<token_id const> tokens) {
+                            return pass_on(characters.push(until_stop.push(t.decode(tokens)))) &&
+                                   until_stop.stop() == nullptr;
+                        }),
+                        {},
+                        {}};
+    static_cast<void>(pass_on(characters.push(until_stop.flush()) + characters.flush()));
+    auto shown = end_at_stop(made, t, stops);
+    made.text = std::move(shown.text);
+    if (shown.stop != nullptr) made.stop = *shown.stop;
     return made;
 }
 

@@ -9,6 +9,7 @@
 #include "calm/sample/sample_token.hpp"
 #include "calm/sample/sampler.hpp"
 #include "calm/sample/sampler_cache.hpp"
+#include "calm/sample/stop_strings.hpp"
 #include "calm/sample/streamed_text.hpp"
 #include "calm/sample/temperature.hpp"
 #include "calm/sample/text_batch.hpp"

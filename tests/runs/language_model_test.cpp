@@ -106,6 +106,23 @@ BOOST_AUTO_TEST_CASE(callbacks_receive_progress_and_text) {
     options.on_text = [](std::string_view) { return false; };
     BOOST_TEST(model.generate("", options).patches < 12);
 
+    // A text ends before the first stop string, also what it shows while it grows.
+    options = few;
+    auto const whole = model.generate("", options).text;
+    options.stop = {"never", whole.substr(whole.size() / 2, 2)};
+    text.clear();
+    options.on_text = [&](std::string_view more) {
+        text += more;
+        return true;
+    };
+    auto const ended = model.generate("", options);
+    BOOST_TEST(ended.stop == options.stop.back());
+    BOOST_TEST(ended.text == whole.substr(0, whole.find(ended.stop)));
+    BOOST_TEST(text == ended.text);
+    BOOST_TEST(!ended.stopped_at_eos);
+    options.stop = {""};
+    BOOST_TEST(has(sentence_of(errc::usage, [&] { (void)model.generate("", options); }), "a stop string is empty"));
+
     int left = 3;
     facade stopped(stories(40), {.vocabulary = 280, .threads = 1});
     stopped.train({.autoencoder_steps = 100, .steps = 100, .stop = [&] { return --left == 0; }});

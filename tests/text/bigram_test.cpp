@@ -130,16 +130,11 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded_it_scores_the_same) {
          {std::size_t{0}, std::size_t{5}, std::size_t{20}, std::size_t{60}, good.size() - 8, good.size() - 1})
         BOOST_TEST(complaint(good.substr(0, size)).find("the bigram table is damaged") != std::string::npos);
     BOOST_TEST(complaint(good + "x").find("do not fit a file") != std::string::npos);
-    // A damaged byte is either detected or leaves a usable table.
-    std::array<token_id, 4> const y{1, 2, 3, 4};
+    // A damaged byte is detected: pairs and tokens are counted in the same text.
     for (int round = 0; round < 300; ++round) {
         std::string damaged = good;
-        damaged[random.below(static_cast<std::uint32_t>(good.size()))] = static_cast<char>(random.below(256));
-        calm::test::temporary_file const bad("bigram.bin", damaged);
-        try {
-            BOOST_TEST(std::isfinite(bigram_table::load(bad.path()).bigram_brier(3, y)[3]));
-        } catch (calm::error const&) {
-        }
+        damaged[random.below(static_cast<std::uint32_t>(good.size()))] ^= static_cast<char>(1 + random.below(255));
+        BOOST_TEST(complaint(damaged).find("the bigram table is damaged") != std::string::npos);
     }
     BOOST_CHECK_THROW(bigram_table(64, ids{}), calm::error);
     BOOST_CHECK_THROW(bigram_table(64, ids{64}), calm::error);

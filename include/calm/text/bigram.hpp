@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -291,6 +292,18 @@ inline bigram_table bigram_table::load(std::string const& path) {
         table.pairs_.push_back(
             {static_cast<token_id>(both >> 32), static_cast<token_id>(both & 0xffffffffu), get_count(1)});
     }
+    // Every token but the last one begins a pair, and every token but the first one ends one.
+    auto begin = table.unigram_, end = table.unigram_;
+    for (auto const& [first, second, count] : table.pairs_) {
+        if (begin[index(first)] < count || end[index(second)] < count)
+            fail("pairs hold a token more often than it was counted");
+        begin[index(first)] -= count;
+        end[index(second)] -= count;
+    }
+    auto const left = [](std::vector<std::uint64_t> const& counts) {
+        return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    };
+    if (left(begin) != 1 || left(end) != 1) fail("a token was counted more often than pairs hold it");
     table.prepare();
     return table;
 }

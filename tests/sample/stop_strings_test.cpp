@@ -1,6 +1,6 @@
 // Texts end before a stop string, however they arrive.
 
-#include "text/stop_strings.hpp"
+#include "calm/sample/stop_strings.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "calm/text/tokenizer.hpp"
+
 using namespace calm;
-using namespace calm::apps;
 
 namespace {
 
