@@ -220,6 +220,10 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
+std::vector<std::string> shipped_names() {
+    return {"stories", "english"};
+}
+
 // The directory of the model that comes with calm under the name `path`, unless there is a file of that name.
 void take_shipped(std::string& path) {
     std::error_code unknown;
@@ -252,7 +256,7 @@ void find_model(command& c, std::string const& option, std::string& path, char c
         check_path(c, option, path, true);
     else if (path == given)
         c.problem(
-            option + ": there is no " + path + did_you_mean(path, {"stories", "english"}) +
+            option + ": there is no " + path + did_you_mean(path, shipped_names()) +
             (path.find(' ') == path.npos || c.hint_of_stray_words().empty() ? "" : "; " + c.hint_of_stray_words()));
 }
 
@@ -933,7 +937,9 @@ void declare(command& c, sweep_options& o) {
     c.repeated(
         "--vary", o.vary, "NAME=V,...",
         "train with each of these values of an option (learning-rate, muon, block, kl-weight, kl-clamp, dropout, "
-        "random-patches, head-...) or of a size, as head-samples=2,4,8 or patch_size=1,2,4; several: each combination");
+        "random-patches, head-...) or of a size, as head-samples=2,4,8 or patch_size=1,2,4; repeat the option to "
+        "combine several");
+    c.stray_words_are("repeat --vary for several options");
     c.text("--seeds", o.seeds, "S,...", "train with each of these seeds; the mean scores are printed too");
     c.check([&o] { varied_values_of(o); });
     c.under(heading::common, seldom::yes);
@@ -1003,7 +1009,7 @@ void declare(command& c, tokenize_options& o) {
         take_shipped(o.tokenizer);
         std::error_code unknown;
         if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
-            c.problem("--tokenizer: there is no " + o.tokenizer);
+            c.problem("--tokenizer: there is no " + o.tokenizer + did_you_mean(o.tokenizer, shipped_names()));
     });
     add_pattern_of_tokenizer(c, o.pattern, o.tokenizer);
     c.under(heading::common);
