@@ -29,7 +29,7 @@ int evaluate(evaluate_options options) {
         auto const& work = configuration_of(model).on(options.device, options.weights, needed_work::without_training);
         all.push_back({model, evaluate_stored(work, one, model)});
         if (several) log_line("== " + directory);
-        if (is_first_rank() && (options.json || !text_output::on_terminal()))
+        if (is_first_rank() && (options.json || !text_output::is_for_a_person()))
             out.put(to_json(all.back().found) + "\n");
         log_lines(to_table(all.back().found));
     }

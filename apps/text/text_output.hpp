@@ -26,12 +26,13 @@ public:
         if (!path.empty()) file_.emplace(path, if_exists::refuse);
     }
 
-    // Whether standard output is a terminal.
-    [[nodiscard]] static bool on_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+    // Whether a person reads standard output next to the messages: both are terminals. Launchers as mpirun give a
+    // process a terminal as standard output only.
+    [[nodiscard]] static bool is_for_a_person() { return ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
 
     void put(std::string const& whole) {
         if (file_) return file_->write(std::string_view(whole));
-        auto const text = on_terminal() ? escaped(whole, "\n\t") : whole;
+        auto const text = ::isatty(STDOUT_FILENO) == 1 ? escaped(whole, "\n\t") : whole;
         if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
         if (errno == EPIPE) throw reader_gone();
         throw error(errc::storage, "standard output", "", "cannot be written; is the disk full?");

@@ -390,7 +390,7 @@ BOOST_AUTO_TEST_CASE(scores_are_compared_with_an_autoregressive_run) {
     shop().good("train tokenizer --vocabulary 290 --data stories:4000 --out another.model");
     BOOST_TEST(has(shop().refused(other + std::string("--tokenizer another.model --out no")),
                    "--beside: expected a run with the same tokenizer"));
-    BOOST_TEST(has(shop().refused(training + "--steps 1 --beside none --out no"), "--beside: there is no none"));
+    BOOST_TEST(has(shop().refused(training + "--steps 1 --beside nowhere --out no"), "--beside: there is no nowhere"));
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
 }
 
