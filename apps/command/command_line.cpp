@@ -234,30 +234,30 @@ void take_shipped(std::string& path) {
     path = shipped;
 }
 
-// The directory of the stage in a run of `train text`; other paths stay as they are. A run may have been stopped before
-// that stage.
-void find_stage(command& c, std::string const& option, std::string& path, char const* stage) {
+// The directory of the stage in a run of `train text`; other paths stay as they are. Returns whether it exists, and
+// reports it otherwise: a run may have been stopped before that stage. `hint` ends the message about a wrong path.
+bool find_stage(command& c, std::string const& option, std::string& path, char const* stage,
+                std::string const& hint = "") {
     auto const given = path;
     path = stage_in(path, stage);
-    if (path == given || is_there(path)) return;
+    if (is_there(path)) return true;
     bool const may_never_have_one = std::string_view(stage) == autoencoder_stage;
-    c.problem(option + ": " + given + " has no " + stage + " yet: its training was stopped before that" +
-              (may_never_have_one ? ", or it is the run of an autoregressive model, which has none; " : "; ") +
-              "repeat its calm train to resume it");
+    if (path == given)
+        c.problem(option + ": there is no " + path + hint);
+    else
+        c.problem(option + ": " + given + " has no " + stage + " yet: its training was stopped before that" +
+                  (may_never_have_one ? ", or it is the run of an autoregressive model, which has none; " : "; ") +
+                  "repeat its calm train to resume it");
+    return false;
 }
 
 // `path` names a model's directory, the directory of `train text` that holds the model as `stage`, or a model that
 // comes with calm. It becomes the model's directory.
 void find_model(command& c, std::string const& option, std::string& path, char const* stage) {
     take_shipped(path);
-    auto const given = path;
-    find_stage(c, option, path, stage);
-    if (is_there(path))
-        check_path(c, option, path, true);
-    else if (path == given)
-        c.problem(
-            option + ": there is no " + path + did_you_mean(path, shipped_names()) +
-            (path.find(' ') == path.npos || c.hint_of_stray_words().empty() ? "" : "; " + c.hint_of_stray_words()));
+    bool const is_prompt = path.find(' ') != path.npos && !c.hint_of_stray_words().empty();
+    auto const hint = did_you_mean(path, shipped_names()) + (is_prompt ? "; " + c.hint_of_stray_words() : "");
+    if (find_stage(c, option, path, stage, hint)) check_path(c, option, path, true);
 }
 
 // The directory of a model, as find_model. `more` ends the help.
@@ -762,13 +762,8 @@ void add_language_model(command& c, train_options& o) {
 }
 // `run` names a directory that train wrote; of one by `train text`, it becomes the language model's.
 void find_run(command& c, std::string const& option, std::string& run) {
-    auto const given = run;
-    find_stage(c, option, run, model_stage);
-    if (!is_there(run)) {
-        if (run == given) c.problem(option + ": there is no " + run);
-    } else if (!is_there(in_directory(run, metrics_file))) {
+    if (find_stage(c, option, run, model_stage) && !is_there(in_directory(run, metrics_file)))
         c.problem(option + ": expected the directory of a run, " + run + " has no " + metrics_file);
-    }
 }
 void add_sample_prompt(command& c, train_options& o) {
     c.under(heading::evaluation, seldom::yes);
