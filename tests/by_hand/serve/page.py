@@ -119,8 +119,9 @@ class Page:
         return self.appears("document.readyState === 'complete' && !!document.querySelector('main section:not([hidden])')")
 
     def mouse(self, selector, press=True):
-        """Moves the mouse to the middle of an element, and clicks."""
-        x, y = self.value(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+        """Scrolls an element into view, moves the mouse to its middle, and clicks. Waits for the event of the scrolling, which hides a tip."""
+        x, y = self.value(f"(async () => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+                          "for (let frame = 0; frame < 2; ++frame) await new Promise(requestAnimationFrame);"
                           "const box = e.getClientRects()[0]; return [box.x + box.width / 2, box.y + box.height / 2]; })()")
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         for kind in ("mousePressed", "mouseReleased") if press else ():
