@@ -2,7 +2,7 @@
 """page.py CALM MODEL [--browser chromium] [--out FOLDER]: starts `CALM serve MODEL --run MODEL`, opens its page in headless Chromium over the
 DevTools protocol, and does what a user does: types, generates, hovers over a patch, stops, reloads, compares two settings, opens the
 training run, changes the colours, and uses the keyboard and a small window. Prints one line per check and writes screenshots to FOLDER. The
-exit status is 1 if a check fails, or if the browser logs an error. MODEL is a CALM of `calm train text`. Standard library only.
+exit status is 1 if a check fails, or if the browser logs an error, and 77 without a browser. MODEL is a CALM of `calm train text`. Standard library only.
 """
 import argparse
 import base64
@@ -115,8 +115,10 @@ class Page:
         return True
 
     def open(self, url):
+        self.value("window.left = true")
         self.call("Page.navigate", url=url)
-        return self.appears("document.readyState === 'complete' && !!document.querySelector('main section:not([hidden])')")
+        return self.appears("!window.left && document.readyState === 'complete' && !!document.querySelector('#lanes > section') && "
+                            "!document.querySelector('#generate').hidden")
 
     def mouse(self, selector, press=True):
         """Scrolls an element into view, moves the mouse to its middle, and clicks. Waits for the event of the scrolling, which hides a tip."""
@@ -249,11 +251,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("calm")
     parser.add_argument("model")
-    parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("chromium-headless-shell") or shutil.which("google-chrome"))
+    parser.add_argument("--browser", default=next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None))
     parser.add_argument("--out", help="existing folder for screenshots")
     o = parser.parse_args()
     if o.browser is None:
-        sys.exit("no Chromium found: install Debian's package chromium, or give --browser")
+        print("skipped: no Chromium: install Debian's package chromium-headless-shell or chromium, or give --browser")
+        return 77
     server, port = start(o.calm, o.model, "--run", o.model)
     url = f"http://127.0.0.1:{port}/"
     page = Page(o.browser, o.out)
