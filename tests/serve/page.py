@@ -6,11 +6,13 @@ exit status is 1 if a check fails, or if the browser logs an error, and 77 witho
 """
 import argparse
 import base64
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -61,10 +63,10 @@ class Page:
 
     def __init__(self, browser, out):
         self.out, self.number, self.errors, self.requests = out, 0, [], []
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.process = subprocess.Popen([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0",
                                          "--window-size=1100,900", f"--user-data-dir={self.folder.name}", "about:blank"],
-                                        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                                        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
         file = pathlib.Path(self.folder.name, "DevToolsActivePort")
         begun = time.monotonic()
         while not (file.exists() and file.read_text().count("\n")):
@@ -145,7 +147,13 @@ class Page:
             pathlib.Path(self.out, name + ".png").write_bytes(base64.b64decode(made["data"]))
 
     def close(self):
-        self.process.terminate()
+        """Ends the browser, which Debian's script starts, with its processes."""
+        with contextlib.suppress(OSError, struct.error, TypeError, ValueError):
+            self.call("Browser.close")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(20)
         self.folder.cleanup()
 
