@@ -423,8 +423,12 @@ bool command::read(int argc, char const* const* argv) {
     use_values();
     if (problems_.empty()) {
         bool const only_prints = asks_for(print_resolved);
-        if (only_prints) text_output().put(resolved());
-        return !only_prints;
+        if (only_prints) {
+            text_output().put(resolved());
+            return false;
+        }
+        for (auto const& note : notes_) log_line(note);
+        return true;
     }
     bool const single = problems_.size() == 1;
     std::vector<std::string> lines;

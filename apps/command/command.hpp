@@ -146,6 +146,8 @@ public:
         if (std::find(problems_.begin(), problems_.end(), sentence) == problems_.end())
             problems_.push_back(std::move(sentence));
     }
+    // Logs a line before the work begins, if there is no problem.
+    void note(std::string sentence) { notes_.push_back(std::move(sentence)); }
     // Ends the help.
     void footer(std::string const& text) { footer_ = text; }
     // Lines that only --help-all prints. --help says that it shows `name` too.
@@ -224,7 +226,7 @@ private:
     std::string hint_of_stray_words_;
     std::vector<declared_option> options_;
     std::vector<std::function<void()>> checks_;
-    std::vector<std::string> problems_;
+    std::vector<std::string> problems_, notes_;
     std::vector<std::string> told_of_;  // given options left unset by a reported problem
     bool is_whole_ = true;              // every origin could be read
 };

@@ -56,13 +56,13 @@ constexpr index_t most_tokens = 1'000'000'000'000'000;  // to train on
 constexpr index_t most_kept = 100'000;                  // checkpoints
 constexpr index_t most_at_once = 65'536;                // texts
 
-void log_folders_left_out(std::string const& spec, std::vector<std::string> const& folders) {
+void note_folders_left_out(command& c, std::string const& spec, std::vector<std::string> const& folders) {
     constexpr std::size_t most = 3;
     if (folders.empty()) return;
     std::vector<std::string> named(folders.begin(),
                                    folders.begin() + static_cast<std::ptrdiff_t>(std::min(most, folders.size())));
     if (folders.size() > most) named.push_back(sentence(folders.size() - most, " more"));
-    log_line(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
+    c.note(sentence("--data ", spec, ": skipped ", listed(named), ": files of runs and models are not text"));
 }
 
 void add_data(command& c, data_options& data, needed required = needed::yes) {
@@ -81,7 +81,7 @@ void add_data(command& c, data_options& data, needed required = needed::yes) {
             c.problem("give --data with --holdout, --data-seed and --skip-bad, which are about its text");
         for (auto const& spec : data.sources) {
             try {
-                log_folders_left_out(spec, document_source::parse(spec).left_out());
+                note_folders_left_out(c, spec, document_source::parse(spec).left_out());
             } catch (error const& wrong) {
                 c.problem(std::string("--data ") + wrong.what());
             }
@@ -104,11 +104,11 @@ void add_mode(command& c, data_options& data, std::vector<std::string> const& na
 }
 
 // Warns before the work starts that the exact rule may take minutes per text.
-void log_price(sampler const& rule) {
+void note_price(command& c, sampler const& rule) {
     if (rule.rule != sampling_rule::exact || rule.max_draws == 1) return;
-    log_line(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.max_draws,
-                      " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
-                      " at T = 1/n, noise takes one"));
+    c.note(sentence("--sampler exact at T = ", shortest(rule.T), ": up to ", rule.max_draws,
+                    " draws per patch, which take seconds; adaptive and batch take at most ", sampler::default_pool,
+                    " at T = 1/n, noise takes one"));
 }
 
 // Temperature, rule and maximal draws per patch of sampling. A check then requires that the rule suits every model in
@@ -139,7 +139,7 @@ void add_sampler(command& c, std::function<std::vector<std::string>()> models, s
             if (found->kind == model_kind::autoregressive)
                 token_sampler_of(rule, temperature);
             else
-                log_price(sampler_of(rule, temperature, pool));
+                note_price(c, sampler_of(rule, temperature, pool));
         }
     });
 }
@@ -220,17 +220,13 @@ void require_file(command& c, std::string const& option, std::string const& path
     });
 }
 
-std::vector<std::string> shipped_names() {
-    return {"stories", "english"};
-}
-
 // The directory of the model that comes with calm under the name `path`, unless there is a file of that name.
-void take_shipped(std::string& path) {
+void take_shipped(command& c, std::string& path) {
     std::error_code unknown;
     if (std::filesystem::exists(path, unknown)) return;
     auto const shipped = shipped_model(path);
     if (shipped.empty()) return;
-    log_line(path + " is the model that comes with calm: " + shipped);
+    c.note(path + " is the model that comes with calm: " + shipped);
     path = shipped;
 }
 
@@ -254,7 +250,7 @@ bool find_stage(command& c, std::string const& option, std::string& path, char c
 // `path` names a model's directory, the directory of `train text` that holds the model as `stage`, or a model that
 // comes with calm. It becomes the model's directory.
 void find_model(command& c, std::string const& option, std::string& path, char const* stage) {
-    take_shipped(path);
+    take_shipped(c, path);
     bool const is_prompt = path.find(' ') != path.npos && !c.hint_of_stray_words().empty();
     auto const hint = did_you_mean(path, shipped_names()) + (is_prompt ? "; " + c.hint_of_stray_words() : "");
     if (find_stage(c, option, path, stage, hint)) check_path(c, option, path, true);
@@ -276,15 +272,15 @@ void add_model(command& c, std::string& model, std::string const& what) {
 }
 
 // The model where none is named.
-std::string model_by_default() {
+std::string model_by_default(command& c) {
     auto path = story_model();
-    log_line("no model is named, so this is the story model that comes with calm: " + path);
+    c.note("no model is named, so this is the story model that comes with calm: " + path);
     return path;
 }
 void add_model_or_shipped(command& c, std::string& model, std::string const& what) {
     c.under(heading::common);
-    c.check_whole([&model] {
-        if (model.empty()) model = model_by_default();
+    c.check_whole([&c, &model] {
+        if (model.empty()) model = model_by_default(c);
     });
     add_directory(c, "--model", model, model_stage, what, needed::no, " (stories)");
     c.first_words_are("--model");
@@ -862,8 +858,8 @@ void declare(command& c, evaluate_options& o) {
                std::string("model that train wrote") + or_shipped_help +
                    "; repeat the option to compare several (stories)");
     c.first_words_are("--model");
-    c.check_whole([&o] {
-        if (o.models.empty()) o.models = {model_by_default()};
+    c.check_whole([&c, &o] {
+        if (o.models.empty()) o.models = {model_by_default(c)};
     });
     c.check([&c, &o] {
         for (auto& model : o.models) find_model(c, "--model", model, model_stage);
@@ -1001,7 +997,7 @@ void declare(command& c, tokenize_options& o) {
            needed::yes);
     c.first_words_are("--tokenizer");
     c.check([&c, &o] {
-        take_shipped(o.tokenizer);
+        take_shipped(c, o.tokenizer);
         std::error_code unknown;
         if (!o.tokenizer.empty() && !std::filesystem::exists(o.tokenizer, unknown))
             c.problem("--tokenizer: there is no " + o.tokenizer + did_you_mean(o.tokenizer, shipped_names()));
@@ -1118,8 +1114,8 @@ void declare(command& c, serve_options& o) {
                   " (stories, unless --run is given)");
     c.first_words_are("--model");
     c.text("--run", o.run, "DIR", "the --out of train, to show its training on the page");
-    c.check_whole([&o] {
-        if (o.model.empty() && o.run.empty()) o.model = model_by_default();
+    c.check_whole([&c, &o] {
+        if (o.model.empty() && o.run.empty()) o.model = model_by_default(c);
     });
     c.text("--host", o.host, "ADDRESS", "address to listen on; another than loopback needs --api-key (127.0.0.1)");
     c.number<index_t, index_t>("--port", o.port, "N", "port to listen on; 0: any free one (8080)", 0, 65'535);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "calm/io/detail/replaced_directory.hpp"
@@ -39,6 +40,14 @@ std::string tokenizer_file(text_options const& o) {
 std::string fingerprint_of(text_extent const& text) {
     return formatted("%llu documents, %llu bytes, %016llx", static_cast<unsigned long long>(text.documents),
                      static_cast<unsigned long long>(text.bytes), static_cast<unsigned long long>(text.sum));
+}
+
+// "12 documents, 3456 bytes", of the fingerprint.
+std::string size_of_text(text_record const& record) {
+    auto size = *calm::value_of(record.given, "text");
+    size.resize(size.rfind(", "));
+    if (std::string_view const one = "1 documents"; size.starts_with(one)) size.replace(0, one.size(), "1 document");
+    return size;
 }
 
 // Everything that determines the result, except the text itself.
@@ -396,7 +405,8 @@ int train_text(text_options const& o) {
         if (!o.fresh && read_text_record(o.out) != before)
             throw error(errc::storage, o.out, "",
                         "another run was started or resumed here meanwhile; give the same command again");
-        log_line(what.is_new ? "the plan for this text:" : "resumes with the plan in " + in(o, plan_file) + ":");
+        log_line(what.is_new ? "the plan for " + size_of_text(what.record) + ":"
+                             : "resumes with the plan in " + in(o, plan_file) + ":");
         log_lines(table_of(o, what.record));
     }
     // The former run stays until the new text is known to be long enough.

@@ -44,7 +44,7 @@ completion_answer::completion_answer(completion_request request, std::vector<std
         std::string echoed;
         if (request_.echo)
             for (token_id const id : prompt) echoed += tokenizer_.bytes(id);
-        for (index_t i = 0; i < request_.n; ++i) texts_.push_back({stopped_text(stops_), {}, echoed, {}, {}});
+        for (index_t i = 0; i < request_.n; ++i) texts_.push_back({stopped_text(stops_), echoed, {}, {}});
     }
 }
 
@@ -62,7 +62,7 @@ bool completion_answer::take(std::size_t text, generated_patch const& patch) {
     std::string piece;
     for (token_id const id : patch.fresh) {
         ++used;
-        piece += state.characters.push(state.ending.push(tokenizer_.bytes(id)));
+        piece += state.ending.push(tokenizer_.bytes(id));
         if (state.ending.stop() != nullptr) break;
     }
     tokens_ += static_cast<index_t>(used);
@@ -85,8 +85,7 @@ bool completion_answer::take(std::size_t text, generated_patch const& patch) {
 void completion_answer::end(std::size_t text, bool at_end_id) {
     auto& state = texts_[text];
     state.finished = at_end_id || state.ending.stop() != nullptr ? "stop" : "length";
-    auto rest = state.characters.push(state.ending.flush());
-    rest += state.characters.flush();
+    auto const rest = state.ending.flush();
     if (request_.stream)
         send_text(text, std::exchange(state.text, {}) + rest, nullptr, state.finished.c_str());
     else

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "calm/sample/stop_strings.hpp"
-#include "calm/text/detail/utf8_stream.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "serve/completion_request.hpp"
 #include "serve/http_server.hpp"
@@ -44,7 +43,6 @@ public:
 private:
     struct text_state {
         stopped_text ending;
-        utf8_stream characters;
         std::string text;      // so far; of a stream, the echoed prompt until the first event
         std::string finished;  // finish_reason, or empty
         std::vector<std::pair<std::size_t, sampling_cost>> patches;  // tokens and cost, if asked for and not streamed

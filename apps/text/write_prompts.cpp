@@ -3,7 +3,6 @@
 #include <string>
 
 #include "calm/sample/stop_strings.hpp"
-#include "calm/sample/streamed_text.hpp"
 #include "calm/train/detail/throughput.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
@@ -22,15 +21,14 @@ double write_some(std::span<std::string const> prompts, std::span<std::vector<to
                   tokenizer const& tokenizer, stop_strings const& stops, write_with_callback const& write,
                   text_output& out, generation_statistics& all) {
     bool const streaming = first == 0 && prompts.size() == 1;
-    streamed_text stream(tokenizer);  // whole characters, of which `ending` holds back those that may begin a stop
-    stopped_text ending(stops);
+    stopped_text streamed(stops);
     if (streaming) out.put(prompts[0]);
     double const start = steady_seconds();
     auto made = write(begun, static_cast<std::uint32_t>(first), [&](std::size_t, std::span<token_id const> fresh) {
-        if (streaming) out.put(ending.push(stream.push(fresh)));
+        if (streaming) out.put(streamed.push(tokenizer.decode(fresh)));
     });
     double const seconds = steady_seconds() - start;
-    if (streaming) out.put(ending.push(stream.flush()) + ending.flush() + "\n");
+    if (streaming) out.put(streamed.flush() + "\n");
     for (std::size_t i = 0; i < made.size(); ++i) {
         auto const shown = end_at_stop(made[i], tokenizer, stops);
         all.add(made[i], shown.stop != nullptr);

@@ -32,7 +32,6 @@
 #include "calm/sample/generate.hpp"
 #include "calm/sample/stop_strings.hpp"
 #include "calm/text/bigram.hpp"
-#include "calm/text/detail/utf8_stream.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/read_text.hpp"
@@ -124,15 +123,13 @@ template <class Generate>
 generated_text text_of_generation(tokenizer const& t, generation_options const& o, Generate const& generate) {
     stop_strings const stops(o.stop);
     stopped_text until_stop(stops);
-    utf8_stream characters;
     auto const pass_on = [&](std::string const& more) { return more.empty() || !o.on_text || o.on_text(more); };
     generated_text made{generate([&](std::span<token_id const> tokens) {
-                            return pass_on(characters.push(until_stop.push(t.decode(tokens)))) &&
-                                   until_stop.stop() == nullptr;
+                            return pass_on(until_stop.push(t.decode(tokens))) && until_stop.stop() == nullptr;
                         }),
                         {},
                         {}};
-    static_cast<void>(pass_on(characters.push(until_stop.flush()) + characters.flush()));
+    static_cast<void>(pass_on(until_stop.flush()));
     auto shown = end_at_stop(made, t, stops);
     made.text = std::move(shown.text);
     if (shown.stop != nullptr) made.stop = *shown.stop;

@@ -162,9 +162,14 @@ BOOST_AUTO_TEST_CASE(skip_bad_is_mentioned_only_where_it_helps) {
                folder.path("texts/empty.txt") + ": the file is empty: give a file with text in it (--skip-bad skips " +
                    "and counts such text)");
     BOOST_TEST(test::has(complaint(folder.with("latin1.txt", "abc\xe9 ")), "latin1.txt, byte 3: invalid UTF-8"));
-    // A single file must contain text, and the holdout must leave some.
-    for (auto const& said : {complaint(folder.path("texts/empty.txt")), complaint(folder.path("none")),
-                             complaint(folder.with("a.txt", "a"), "6:0")}) {
+    // A named file is like one of a folder.
+    BOOST_TEST(complaint(folder.path("texts/empty.txt")) == complaint(folder.path("texts")));
+    auto data = from(folder.path("texts/empty.txt"));
+    data.sources.push_back(folder.with("full.txt", "abc"));
+    data.skip_bad = true;
+    BOOST_TEST(training_text(data, {}, 1).tokens() == 3U);
+    // The file must exist, and the holdout must leave some text.
+    for (auto const& said : {complaint(folder.path("none")), complaint(folder.with("a.txt", "a"), "6:0")}) {
         BOOST_TEST(!said.empty());
         BOOST_TEST(!test::has(said, "--skip-bad"), said);
     }

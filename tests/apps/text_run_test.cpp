@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(one_command_equals_three_commands) {
     workshop const shop;
     auto const made = shop.good(few + "--out run");
     for (auto const* const part :
-         {"the plan for this text:", "vocabulary", "bytes: too little text or time", "as given", "kl-weight", "0.02",
+         {"the plan for 1 document, ", "vocabulary", "bytes: too little text or time", "as given", "kl-weight", "0.02",
           "the autoencoder:", "the model:", "wrote run/tokenizer.model: 259 tokens", "wrote run/autoencoder",
           "wrote run/model", "to generate: generate run --prompt 'Once upon a time'",
           "nothing was held out, so nothing was measured", "to plot:     plot run\n"})
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(a_plan_without_a_model_may_be_changed) {
                      "--block 64 --out run --autoencoder-batch ";
     BOOST_TEST(has(shop.refused(odd + std::string("255")), "a batch that is a multiple"));
     auto const made = shop.good(odd + std::string("64"));
-    BOOST_TEST(has(made.err, "the plan for this text:"), made.err);
+    BOOST_TEST(has(made.err, "the plan for 1 document, "), made.err);
     // A lost or damaged plan is not remade if models exist.
     auto const plan = shop.folder.content("run/plan.json");
     static_cast<void>(shop.folder.with("run/plan.json", plan.substr(0, plan.size() / 2)));

@@ -102,5 +102,4 @@ BOOST_AUTO_TEST_CASE(a_file_is_itself_or_refused) {
     BOOST_TEST(has(complaint(f.folder.with("a", "x")), "unknown kind of text: give"));
     for (auto const* const name : {"c.txt.gz", "c.csv", "dep", "deep/more/"})
         BOOST_TEST(has(complaint(f.at(name)), std::string(name) + ": there is no such file or folder"), name);
-    BOOST_TEST(has(complaint(f.folder.with("empty.json", "")), "empty.json: the file is empty"));
 }

@@ -13,6 +13,7 @@
 
 #include "calm/base/error.hpp"
 #include "calm/sample/generation_settings.hpp"
+#include "calm/text/detail/utf8_stream.hpp"
 
 namespace calm {
 
@@ -48,16 +49,27 @@ private:
     std::vector<pattern> patterns_;
 };
 
-/// A text that grows up to a stop string.
+/// A text that grows in whole characters up to a stop string.
 class stopped_text {
 public:
     /// Starts empty; keeps a reference.
     explicit stopped_text(stop_strings const& strings) :
         strings_(&strings), matched_(strings.patterns_.size(), std::size_t{0}) {}
 
-    /// Adds bytes; returns those that certainly belong to the text, also of earlier calls. Holds back the bytes that
-    /// may begin a stop string. After the end, returns nothing.
-    [[nodiscard]] std::string push(std::string_view bytes) {
+    /// Adds bytes; returns the characters that certainly belong to the text, also of earlier calls. Holds back the
+    /// bytes that may begin a stop string, and those of an unfinished character. After the end, returns nothing.
+    [[nodiscard]] std::string push(std::string_view bytes) { return characters_.push(certain(bytes)); }
+    /// The bytes held back, which belong to a text that has not ended.
+    [[nodiscard]] std::string flush() {
+        auto rest = characters_.push(std::exchange(held_, {}));
+        return rest += characters_.flush();
+    }
+    /// The stop string that ended the text, or null.
+    [[nodiscard]] std::string const* stop() const { return stop_; }
+
+private:
+    // Adds bytes; returns those that no stop string can begin with, also of earlier calls.
+    std::string certain(std::string_view bytes) {
         if (stop_ != nullptr) return {};
         for (char const byte : bytes) {
             held_ += byte;
@@ -67,17 +79,11 @@ public:
             return std::exchange(held_, {});
         }
         std::size_t const kept = matched_.empty() ? 0 : *std::max_element(matched_.begin(), matched_.end());
-        auto const certain = held_.size() - kept;
-        std::string text = held_.substr(0, certain);
-        held_.erase(0, certain);
+        auto const size = held_.size() - kept;
+        std::string text = held_.substr(0, size);
+        held_.erase(0, size);
         return text;
     }
-    /// The bytes held back, which belong to a text that has not ended.
-    [[nodiscard]] std::string flush() { return std::exchange(held_, {}); }
-    /// The stop string that ended the text, or null.
-    [[nodiscard]] std::string const* stop() const { return stop_; }
-
-private:
     // Adds a byte to the matches; returns the longest string that it completes, or null.
     std::string const* completed_by(char byte) {
         std::string const* longest = nullptr;
@@ -92,6 +98,7 @@ private:
     stop_strings const* strings_;
     std::vector<std::size_t> matched_;  // per string: how many of its bytes the text ends with
     std::string held_;
+    utf8_stream characters_;
     std::string const* stop_ = nullptr;
 };
 

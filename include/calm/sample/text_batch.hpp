@@ -109,7 +109,7 @@ public:
     }
 
     /// What a text has so far. After its end valid until its slot is taken again.
-    [[nodiscard]] generation_result& result(index_t slot) { return texts_[static_cast<std::size_t>(slot)].result; }
+    [[nodiscard]] generation_result& result(index_t slot) { return text_in(slot).result; }
 
     /// Computes parts of prompts, each text's in turn. Then generates one patch for every text whose prompt is
     /// complete, and ends those whose patch is the last. With a limit on draws, texts whose patches take many get
@@ -167,7 +167,7 @@ private:
     void compute_prompts() {
         for (index_t patches = 0; patches < limits_.prompt_patches && !beginning_.empty();) {
             index_t const slot = beginning_.front();
-            auto& one = texts_[static_cast<std::size_t>(slot)];
+            auto& one = text_in(slot);
             auto const rest = std::span<token_id const>(one.prompt).subspan(one.computed);
             auto const part = rest.first(std::min(rest.size(), static_cast<std::size_t>(prompt_part) * width));
             if (one.computed == 0)
@@ -252,7 +252,7 @@ private:
 
     // Adds a patch to a text, up to an end id or max_tokens; false if the text ends.
     bool add_patch(index_t slot, std::span<token_id const> patch, sampling_cost const& took, on_patch const& report) {
-        auto& one = texts_[static_cast<std::size_t>(slot)];
+        auto& one = text_in(slot);
         auto const& settings = one.settings;
         auto& result = one.result;
         if (one.last_step == steps_) granted_ -= took.draws;

@@ -120,7 +120,7 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
 // samples. A file inside one is read if it is named itself.
 //
 // Throws errc::usage for a file of unknown format, and errc::storage if a folder cannot be read. Throws errc::data if
-// nothing is found, a named file is empty or a link leads out of the folder.
+// nothing is found or a link leads out of the folder.
 [[nodiscard, gnu::cold]] inline file_list files_of(std::string const& spec) {
     namespace fs = std::filesystem;
     std::error_code failure;
@@ -142,8 +142,6 @@ inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose
                             ": give a .txt file (one document), a .jsonl or .json file (one object with \"text\" per "
                             "line), each also .gz or .zst, a folder or a pattern of them, stories:N for N tokens of "
                             "generated stories, or markov:N for N symbols of a Markov chain");
-        if (fs::is_regular_file(spec, failure) && fs::file_size(spec, failure) == 0 && !failure)
-            throw error(errc::data, spec, "", "the file is empty: give a file with text in it");
         found.files = {spec};
     }
     std::sort(found.files.begin(), found.files.end());
