@@ -59,14 +59,16 @@ class Socket:
 
 
 class Page:
-    """One tab of a headless Chromium."""
+    """One tab of a headless Chromium: connect() first."""
 
     def __init__(self, browser, out):
-        self.out, self.number, self.errors, self.requests = out, 0, [], []
+        self.out, self.socket, self.number, self.errors, self.requests = out, None, 0, [], []
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.process = subprocess.Popen([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0",
-                                         "--window-size=1100,900", f"--user-data-dir={self.folder.name}", "about:blank"],
+        self.process = subprocess.Popen([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                                         "--remote-debugging-port=0", "--window-size=1100,900", f"--user-data-dir={self.folder.name}", "about:blank"],
                                         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+
+    def connect(self):
         file = pathlib.Path(self.folder.name, "DevToolsActivePort")
         begun = time.monotonic()
         while not (file.exists() and file.read_text().count("\n")):
@@ -148,10 +150,11 @@ class Page:
 
     def close(self):
         """Ends the browser, which Debian's script starts, with its processes."""
-        with contextlib.suppress(OSError, struct.error, TypeError, ValueError):
-            self.call("Browser.close")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(20)
+        if self.socket is not None:
+            with contextlib.suppress(OSError, struct.error, ValueError):
+                self.call("Browser.close")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(20)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(20)
@@ -267,8 +270,12 @@ def main():
         return 77
     server, port = start(o.calm, o.model, "--run", o.model)
     url = f"http://127.0.0.1:{port}/"
-    page = Page(o.browser, o.out)
-    try:
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(server.wait, 60)
+        at_end.callback(server.terminate)
+        page = Page(o.browser, o.out)
+        at_end.callback(page.close)
+        page.connect()
         generate(page, url)
         stop(page)
         reload(page, url)
@@ -280,10 +287,6 @@ def main():
         check("errors would have been noticed", page.appears("true") and sum("asked for" in one for one in page.errors) == 2, page.errors)
         foreign = [one for one in page.requests if not one.startswith((url, "data:", "about:"))]
         check("no request to another address", not foreign, foreign or f"{len(page.requests)} requests")
-    finally:
-        page.close()
-        server.terminate()
-        server.wait(60)
     return status_of_checks()
 
 
