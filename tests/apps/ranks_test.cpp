@@ -74,8 +74,8 @@ public:
     ran disturbed_when(std::string const& condition, std::string const& job, std::string const& then) const {
         return shell("rank() { for p in $(pgrep -x train); do [ \"$(readlink /proc/$p/cwd)\" != \"$(pwd -P)\" ] || "
                      "! tr '\\0' '\\n' </proc/$p/environ | grep -qx OMPI_COMM_WORLD_RANK=$1 || echo $p; done; }; " +
-                     job + " & job=$!; tries=0; until " + condition +
-                     " || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; " + then +
+                     job + " & job=$!; until " + condition + " || ! kill -0 $job 2>/dev/null; do sleep 0.1; done; " +
+                     then +
                      "; began=$(date +%s); wait $job; status=$?; echo $(($(date +%s) - began)) >took; (exit $status)");
     }
     temporary_folder const& folder() const { return folder_; }
@@ -300,8 +300,8 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_is_named_over_tcp) {
             shop.shell("export " + calm::test::ranks_secret + " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
                        std::to_string(calm::test::free_port()) + "; RANK=" + std::to_string(victim) + " " +
                        autoencoder + "4 --steps 100000 --out " + out + " & victim=$!; RANK=" + other + " " +
-                       autoencoder + "4 --steps 100000 --out " + out + " & other=$!; tries=0; until [ -e " + out +
-                       "/checkpoints/step-00000004 ] || [ $tries = 600 ]; do sleep 0.1; tries=$((tries + 1)); done; "
+                       autoencoder + "4 --steps 100000 --out " + out + " & other=$!; until [ -e " + out +
+                       "/checkpoints/step-00000004 ] || ! kill -0 $victim 2>/dev/null; do sleep 0.1; done; "
                        "kill -9 $victim; wait $other");
         BOOST_TEST(killed.status == 9, killed.err);
         auto const last = number_behind(killed.err, "rank " + std::to_string(victim) + " has ended after step ");
@@ -367,7 +367,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_named_and_ends_all_in_time) {
             shop.disturbed(mpirun(2) + autoencoder + "4 --steps 100000 --timeout 2 --out " + out,
                            out + "/checkpoints/step-00000004", "kill -STOP $(rank " + std::to_string(victim) + ")");
         BOOST_TEST(hung.status == 9);
-        BOOST_TEST(std::stoi(shop.folder().content("took")) <= 12);
+        BOOST_TEST(std::stoi(shop.folder().content("took")) <= 60);  // 2 on an idle machine
         BOOST_TEST(has(hung.err, "rank " + std::to_string(victim) + " gave no answer for 2 s after step "), hung.err);
     }
 }

@@ -205,8 +205,11 @@ BOOST_AUTO_TEST_CASE(texts_are_those_of_generate_whatever_others_ask_for) {
                                      "--seed " + std::to_string(7 + i) + " --max-tokens " + std::to_string(5 + i) +
                                          " --temperature " + (i % 2 == 0 ? "1" : "1/2")));
         }
-        BOOST_TEST(text_of(server.completion({{"prompt", "Mia"}, {"max_tokens", 30}})) !=
-                   text_of(server.completion({{"prompt", "Mia"}, {"max_tokens", 30}})));  // without a seed
+        // Without a seed texts differ. Not those of a CALM of three steps, whose draws are nearly all equal.
+        auto const drawn = [&] {
+            return text_of(server.completion({{"prompt", "Mia"}, {"max_tokens", 30}, {"temperature", 1.0}}));
+        };
+        if (model == "ar") BOOST_TEST(drawn() != drawn());
     }
 }
 

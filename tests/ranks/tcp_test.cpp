@@ -615,7 +615,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
 
 // If something that is not a rank listens in place of rank 0, the wait is shorter than for a rank.
 BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
-    auto const found = [](std::function<void(tcp_socket const&)> const& answer) {
+    auto const found = [](double seconds, std::function<void(tcp_socket const&)> const& answer) {
         auto const port = free_port();
         auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());
         std::jthread const stranger([&](std::stop_token const& over) {
@@ -632,7 +632,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
         auto place = place_at(port, 1, 2);
         place.port_source = "MASTER_PORT";
         place.log = [&](std::string const& sentence) { heard = sentence; };
-        auto said = begun(place, {.meet = 60, .answer = 0.1, .elsewhere = 0}, [](tcp_ranks&) {}).get();
+        auto said = begun(place, {.meet = 60, .answer = seconds, .elsewhere = 0}, [](tcp_ranks&) {}).get();
         BOOST_TEST(has(heard, "; waits for rank 0 at 127.0.0.1:" + std::to_string(port)), heard);
         BOOST_TEST(has(said, "MASTER_PORT"), said);
         return said;
@@ -643,10 +643,10 @@ BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
             static_cast<void>(to.send(rubbish));
         };
     };
-    BOOST_TEST(has(found([](tcp_socket const&) {}), "it does not answer a greeting"));
-    BOOST_TEST(has(found(say(20)), "it does not answer a greeting"));
-    BOOST_TEST(has(found(say(500)), "its answer is not from a rank of this version"));
-    BOOST_TEST(has(found([](tcp_socket const& to) { to.end_sending(); }), "it closes the connection"));
+    BOOST_TEST(has(found(0.1, [](tcp_socket const&) {}), "it does not answer a greeting"));
+    BOOST_TEST(has(found(0.1, say(20)), "it does not answer a greeting"));
+    BOOST_TEST(has(found(60, say(500)), "its answer is not from a rank of this version"));
+    BOOST_TEST(has(found(60, [](tcp_socket const& to) { to.end_sending(); }), "it closes the connection"));
 }
 
 // Each rank finds its own job in any order of arrival.
