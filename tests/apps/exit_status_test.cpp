@@ -273,7 +273,7 @@ BOOST_AUTO_TEST_CASE(a_source_of_prompts_has_some) {
 // The warning comes before the work.
 BOOST_AUTO_TEST_CASE(the_cost_of_exact_sampling_is_reported_first) {
     auto const told = [&](std::string const& rule) {
-        return shop().run("generate --model ae --jsonl no.jsonl --sampler " + rule).err;
+        return shop().run("generate stories --prompts - </dev/null --sampler " + rule).err;
     };
     BOOST_TEST(has(told("exact --temperature 0.8"), "--sampler exact at T = 0.8: up to 100000 draws per patch"));
     BOOST_TEST(has(told("exact --temperature 1/1000"), "--sampler exact at T = 0.001: up to 100000 draws per patch"));
