@@ -16,7 +16,7 @@ struct guess {
         template <class Self, class Visitor> static constexpr void visit_fields(Self& self, Visitor&& visitor) {
             visitor(
                 calm::number_field{
-                    .key = "num_samples", .what = "guesses a position", .least = 1, .most = 1, .option = "samples"},
+                    .key = "num_samples", .what = "guesses per position", .least = 1, .most = 1, .option = "samples"},
                 self.samples);
         }
     };

@@ -19,7 +19,7 @@ int main(int count, char** arguments) try {
     std::string const prompt = count > 2 ? arguments[2] : "Mia was";
 
     auto const stored = calm::read_model_description(folder);
-    auto const words = calm::load_tokenizer(stored);
+    auto const tokenizer = calm::load_tokenizer(stored);
     calm::calm_model<tiny> model(stored.vocabulary());
     // Memory without gradients; the frozen autoencoder is allocated separately. calm::owned_model does both.
     calm::arena<> values("values"), *no_gradients = nullptr;
@@ -32,20 +32,20 @@ int main(int count, char** arguments) try {
     calm::stopped_text text(stops);  // holds back what may begin a stop string, also across patches
     std::printf("%s", prompt.c_str());
     auto const read = [&](std::span<calm::token_id const> tokens) {  // after every patch
-        std::printf("%s", text.push(words.decode(tokens)).c_str());
+        std::printf("%s", text.push(tokenizer.decode(tokens)).c_str());
         return text.stop() == nullptr;  // false ends the text
     };
     auto const result =
-        generate(ctx, model, words.encode(prompt), words.specials(), {.max_tokens = 60, .seed = 1}, read);
+        generate(ctx, model, tokenizer.encode(prompt), tokenizer.specials(), {.max_tokens = 60, .seed = 1}, read);
     std::printf("%s\n(%zu tokens from %d draws)\n", text.flush().c_str(), result.tokens.size(),
                 static_cast<int>(result.draws));
 
     // BrierLM next to that of the tokens and pairs of tokens of the training text.
     auto const counts = calm::bigram_table::load(stored.path("bigram.counts"));
-    auto const unseen = calm::corpus_of(calm::stories(100, 1, calm::split::heldout), words);
+    auto const unseen = calm::corpus_of(calm::stories(100, 1, calm::split::heldout), tokenizer);
     calm::evaluation_settings const settings{.block_tokens = 64, .samples = 4, .positions = 100};
     auto const blocks = calm::evaluation_blocks(unseen, {.K = tiny.autoencoder.patch_size}, 64);
-    std::puts(to_table(evaluate_model(ctx, model, blocks, words.specials(), &counts, settings)).c_str());
+    std::puts(to_table(evaluate_model(ctx, model, blocks, tokenizer.specials(), &counts, settings)).c_str());
 } catch (calm::error const& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return static_cast<int>(e.code());

@@ -37,7 +37,7 @@ constexpr std::chrono::milliseconds accept_pause{200};  // after accept() failed
 constexpr std::chrono::seconds linger_time{2};          // for a client to read the last answer before the close
 constexpr std::size_t read_bytes = 16384;               // at once
 constexpr std::size_t kernel_bytes = 256 * 1024;        // unsent, per connection, held by the kernel
-constexpr std::size_t most_refused = 64;                // connections over the limit that are told so
+constexpr std::size_t most_refused = 64;                // connections over the limit that get an answer
 
 bool is_header_name(std::string_view name) {
     return !name.empty() && std::ranges::all_of(name, [](char c) {
@@ -510,7 +510,7 @@ void http_server::state::run(std::function<void()> const& tick) {
             io_.run();
             break;
         } catch (std::bad_alloc const&) {
-            // The connection at work ends when its time is up; others go on.
+            // The connection at work ends when its time is up; others continue.
         }
     }
     close_all();
@@ -576,7 +576,7 @@ void http_server::state::close_expired() {
 }
 
 // Makes room for a new connection, if the server waits for the client of another one. So connections that are only
-// held open, or send slowly, keep nobody out.
+// held open, or send slowly, never block new clients.
 void http_server::state::close_longest_silent() {
     std::shared_ptr<session> longest;
     for (auto const& one : sessions_)
