@@ -422,8 +422,7 @@ bool command::read(int argc, char const* const* argv) {
     take_file(file.empty() ? "" : file.front());
     use_values();
     if (problems_.empty()) {
-        bool const only_prints = asks_for(print_resolved);
-        if (only_prints) {
+        if (asks_for(print_resolved)) {
             text_output().put(resolved());
             return false;
         }

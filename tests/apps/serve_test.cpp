@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -205,11 +206,11 @@ BOOST_AUTO_TEST_CASE(texts_are_those_of_generate_whatever_others_ask_for) {
                                      "--seed " + std::to_string(7 + i) + " --max-tokens " + std::to_string(5 + i) +
                                          " --temperature " + (i % 2 == 0 ? "1" : "1/2")));
         }
-        // Without a seed texts differ. Not those of a CALM of three steps, whose draws are nearly all equal.
-        auto const drawn = [&] {
-            return text_of(server.completion({{"prompt", "Mia"}, {"max_tokens", 30}, {"temperature", 1.0}}));
-        };
-        if (model == "ar") BOOST_TEST(drawn() != drawn());
+        // Without a seed texts differ. Two may be equal by chance: a CALM of three steps has few different draws.
+        std::set<std::string> unseeded;
+        for (int i = 0; i < 8; ++i)
+            unseeded.insert(text_of(server.completion({{"prompt", "Mia"}, {"max_tokens", 30}})));
+        BOOST_TEST(unseeded.size() > 1U);
     }
 }
 
