@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/runs/detail/load_model.hpp"
+#include "calm/runs/detail/load_evaluator.hpp"
 #include "compiled_generating.hpp"
 
 namespace calm::apps {

@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/detail/stored_parameters.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/train/detail/peak.hpp"
@@ -86,7 +89,7 @@ public:
 
     void begin(std::optional<stored_model> const& start) override {
         initialise(this->ctx_, this->own_.model);
-        if (start) load_autoencoder(this->ctx_, *start, this->own_.model);
+        if (start) load_model(this->ctx_, *start, this->own_.model);
     }
     void train(model_in_training::next_blocks const& next, autoencoder_recipe const& recipe,
                training_callbacks const& calls, process_group* ranks) override {
@@ -99,10 +102,10 @@ public:
                double(K);
     }
     [[nodiscard]] model_description describe(autoencoder_objective const& loss, calm_description ours) override {
-        return describe_autoencoder<C.autoencoder>(this->own_.model.vocabulary(), loss, std::move(ours));
+        return describe_model<C.autoencoder>(this->own_.model.vocabulary(), loss, std::move(ours));
     }
-    void save(std::string const& directory, model_description const& description, model_files const& files) override {
-        save_autoencoder(this->ctx_, directory, this->own_.model, description, files);
+    void with_stored_weights(model_in_training::stored_tensors_function const& write) override {
+        calm::with_stored(this->ctx_, parameters_of(this->own_.model), write);
     }
     [[nodiscard]] autoencoder_evaluation score(std::vector<token_id> const& tokens, token_id pad, std::uint64_t seed,
                                                process_group* ranks) override {
@@ -125,10 +128,10 @@ public:
     void begin(std::optional<stored_model> const& start, stored_model const* autoencoder) override {
         auto& model = this->own_.model;
         if (start)
-            load_calm(this->ctx_, *start, model);
+            load_model(this->ctx_, *start, model);
         else
             initialise(this->ctx_, model);
-        if (autoencoder != nullptr) load_autoencoder(this->ctx_, *autoencoder, model.ae_model);
+        if (autoencoder != nullptr) load_model(this->ctx_, *autoencoder, model.ae_model);
     }
     void train(model_in_training::next_blocks const& next, calm_recipe<any_objective> const& recipe,
                training_callbacks const& calls, process_group* ranks) override {
@@ -140,11 +143,11 @@ public:
     }
     [[nodiscard]] model_description describe(any_objective const& loss, autoencoder_objective const& of_frozen,
                                              calm_description ours) override {
-        return describe_calm<C>(this->own_.model.vocabulary(), static_cast<objective>(loss), of_frozen,
-                                std::move(ours));
+        return describe_model<C>(this->own_.model.vocabulary(), static_cast<objective>(loss), of_frozen,
+                                 std::move(ours));
     }
-    void save(std::string const& directory, model_description const& description, model_files const& files) override {
-        save_calm(this->ctx_, directory, this->own_.model, description, files);
+    void with_stored_weights(model_in_training::stored_tensors_function const& write) override {
+        calm::with_stored(this->ctx_, calm::whole_parameters(this->own_.model), write);
     }
     [[nodiscard]] std::vector<token_id> sample(special_tokens const& special,
                                                std::vector<std::vector<token_id>> const& prompts) override {
@@ -177,7 +180,7 @@ public:
 
     void begin(std::optional<stored_model> const& start) override {
         if (start)
-            load_autoregressive(this->ctx_, *start, this->own_.model);
+            load_model(this->ctx_, *start, this->own_.model);
         else
             initialise(this->ctx_, this->own_.model);
     }
@@ -189,10 +192,10 @@ public:
         return flops::train_autoregressive(C.llama, this->own_.model.vocabulary(), recipe.block_tokens);
     }
     [[nodiscard]] model_description describe(calm_description ours) override {
-        return describe_autoregressive<C>(this->own_.model.vocabulary(), std::move(ours));
+        return describe_model<C>(this->own_.model.vocabulary(), std::move(ours));
     }
-    void save(std::string const& directory, model_description const& description, model_files const& files) override {
-        save_autoregressive(this->ctx_, directory, this->own_.model, description, files);
+    void with_stored_weights(model_in_training::stored_tensors_function const& write) override {
+        calm::with_stored(this->ctx_, parameters_of(this->own_.model), write);
     }
     [[nodiscard]] std::vector<token_id> sample(special_tokens const& special,
                                                std::vector<std::vector<token_id>> const& prompts) override {

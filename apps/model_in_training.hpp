@@ -14,7 +14,8 @@
 
 #include "calm/evaluate/evaluate_autoencoder.hpp"
 #include "calm/evaluate/evaluation.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/detail/stored_tensor.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/ranks/process_group.hpp"
 #include "calm/runs/detail/loaded_model.hpp"
 #include "calm/runs/detail/unsupported_work.hpp"
@@ -34,6 +35,7 @@ struct training_placement : model_placement {
 class model_in_training {
 public:
     using next_blocks = std::function<void(std::span<token_id>)>;  // fills a span with the next blocks
+    using stored_tensors_function = std::function<void(std::span<stored_tensor const>)>;
 
     model_in_training() = default;
     model_in_training(model_in_training const&) = delete;
@@ -44,6 +46,9 @@ public:
     [[nodiscard]] virtual std::string_view device() const = 0;
     [[nodiscard]] virtual std::size_t device_memory() const = 0;  // in bytes; 0 on the cpu
     [[nodiscard]] virtual unsupported_work unsupported() const = 0;
+    // Calls write(tensors) with the weights of the whole model, which are valid during the call. Throws
+    // errc::non_finite.
+    virtual void with_stored_weights(stored_tensors_function const& write) = 0;
     // FLOP/s of the machine, or 0 if unknown.
     [[nodiscard]] virtual double machine_peak() = 0;
     // The transport between the GPUs of several ranks if each rank has its own GPU, else null. It stays registered as
@@ -59,7 +64,6 @@ public:
                        process_group* ranks) = 0;
     [[nodiscard]] virtual double flops_per_token(autoencoder_recipe const& recipe) = 0;
     [[nodiscard]] virtual model_description describe(autoencoder_objective const& loss, calm_description ours) = 0;
-    virtual void save(std::string const& directory, model_description const& description, model_files const& files) = 0;
     [[nodiscard]] virtual autoencoder_evaluation score(std::vector<token_id> const& tokens, token_id pad,
                                                        std::uint64_t seed, process_group* ranks) = 0;
 };
@@ -67,7 +71,6 @@ public:
 // A CALM or an autoregressive model.
 class language_model_in_training : public model_in_training {
 public:
-    virtual void save(std::string const& directory, model_description const& description, model_files const& files) = 0;
     // Tokens that continue the first of `prompts`, with the current weights.
     [[nodiscard]] virtual std::vector<token_id> sample(special_tokens const& special,
                                                        std::vector<std::vector<token_id>> const& prompts) = 0;

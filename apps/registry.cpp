@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "calm/io/read_model_description.hpp"
 #include "calm/runs/detail/missing_gpu.hpp"
 #include "command/suggest.hpp"
 #include "plugin/chosen_sizes.hpp"

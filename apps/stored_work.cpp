@@ -18,11 +18,11 @@
 #include "run/ranks.hpp"
 #include "run/seen_text.hpp"
 #include "text/batch.hpp"
+#include "text/generation.hpp"
+#include "text/generation_on_ranks.hpp"
 #include "text/prompt.hpp"
-#include "text/shared_writing.hpp"
 #include "text/text_data.hpp"
 #include "text/write_prompts.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -106,7 +106,7 @@ int generate_stored(loading const& from, generate_options const& o, stored_model
     require(stored.description.kind != model_kind::autoencoder, errc::config, stored.directory,
             ": expected a CALM, found an autoencoder, which generates no text by itself");
     index_t const K = tokens_per_position(stored);
-    auto const unit = is_autoregressive(stored) ? unit_of_writing::token : unit_of_writing::patch;
+    auto const unit = is_autoregressive(stored) ? generation_unit::token : generation_unit::patch;
     index_t const positions = stored.description.max_position_embeddings;
     auto const tokenizer = load_tokenizer(stored);
     auto const model = load(from, stored, tokenizer, o, o.head, o.weights);

@@ -5,12 +5,15 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "calm/base/detail/file.hpp"
+#include "calm/io/detail/write_model.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/packed_blocks.hpp"
 #include "calm/train/session.hpp"
@@ -226,9 +229,15 @@ auto begin_model(run_material const& from, std::string const& kind, Sizes const&
     return result({std::move(start), std::move(model), std::move(devices)});
 }
 
+void save(model_in_training& model, std::string const& directory, model_description const& description,
+          model_files const& files) {
+    model.with_stored_weights([&](std::span<stored_tensor const> tensors) {
+        calm::write_model(directory, description, files, if_exists::refuse, tensors);
+    });
+}
 void save_with_counts(language_model_in_training& model, std::string const& directory,
                       model_description const& description, model_files const& files, bigram_table const& counts) {
-    model.save(directory, description, files);
+    save(model, directory, description, files);
     counts.save(directory + "/" + std::string(bigram_file));
 }
 
@@ -275,7 +284,7 @@ int train_autoencoder(training_job const& job, train_options const& o) {
         return model->score(spread_blocks(unseen, block, tokens), tokenizer.specials().pad, o.seed, ranks());
     };
     auto calls = run.callbacks(
-        recipe, blocks, [&](std::string const& directory) { model->save(directory, description, chosen.files); },
+        recipe, blocks, [&](std::string const& directory) { save(*model, directory, description, chosen.files); },
         [&](progress const& now) {
             return report_evaluation(run.report(), measure(interval_tokens(o, K)), now.step + 1);
         },

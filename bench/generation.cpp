@@ -18,8 +18,8 @@
 
 #include "calm/tensor/ops/int8_products.hpp"
 #include "configurations.hpp"
+#include "generation.hpp"
 #include "machine.hpp"
-#include "writing.hpp"
 
 namespace {
 

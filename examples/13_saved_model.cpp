@@ -3,7 +3,8 @@
 #include <cstdio>
 
 #include "calm/evaluate.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/model/presets.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/sample/generate.hpp"
@@ -25,7 +26,7 @@ int main(int count, char** arguments) try {
     calm::arena<> values("values"), *no_gradients = nullptr;
     allocate(model, values, no_gradients);
     allocate(model.ae_model, values, no_gradients);
-    load_calm(stored, model);
+    load_model(stored, model);
 
     calm::context<> ctx;
     calm::stop_strings const stops({"\n", "The end"});

@@ -37,9 +37,9 @@
 #include "run/training_run.hpp"
 #include "serve/http_server.hpp"
 #include "shipped_model.hpp"
+#include "text/generation.hpp"
 #include "text/text_data.hpp"
 #include "text/text_output.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -770,11 +770,11 @@ void add_sample_prompt(command& c, train_options& o) {
 // Options that monitor learning.
 void add_measures(command& c, train_options& o) {
     c.under(heading::evaluation, seldom::yes);
-    c.text("--beside", o.beside, "DIR",
+    c.text("--baseline", o.baseline, "DIR",
            "run of an autoregressive model on the same text, also the --out of train: also report its scores after the "
            "same training time");
     c.check([&] {
-        if (!o.beside.empty()) find_run(c, "--beside", o.beside);
+        if (!o.baseline.empty()) find_run(c, "--baseline", o.baseline);
     });
     add_sample_prompt(c, o);
 }

@@ -98,7 +98,7 @@ struct train_options : execution_options {
     bool dry_run = false;                                 // print the plan only
     bool plot = false;                                    // draw the training curve at the end
     std::string sample_prompt;                            // of the texts in samples.jsonl
-    std::string beside;  // directory of an autoregressive run to compare with, or empty
+    std::string baseline;  // directory of an autoregressive run to compare with, or empty
     run_record record;
     // If set, called on rank 0 once all checks have passed, before the run changes.
     std::function<void()> on_begin;

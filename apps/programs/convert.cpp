@@ -1,6 +1,7 @@
 // convert: writes a stored model in another layout or precision.
 
 #include "calm/io/convert_model.hpp"
+#include "calm/io/open_weights.hpp"
 #include "command/command_line.hpp"
 #include "program.hpp"
 #include "programs/programs.hpp"
@@ -25,7 +26,7 @@ int convert_main(int argc, char const* const* argv) {
         calm::convert_model(model, options->out, conversion);
         if (write_tokenizer_json(model, options->out))
             log_line("wrote tokenizer.json too: transformers reads " + options->out);
-        text_output().put(tensor_table_text(calm::stored_weights::open(options->out)));
+        text_output().put(tensor_table_text(calm::open_weights(options->out)));
         return 0;
     });
 }

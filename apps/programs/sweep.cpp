@@ -14,6 +14,7 @@
 
 #include "calm/base/quoted.hpp"
 #include "calm/io/detail/replaced_directory.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "command/command_line.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "calm/base/error.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "program.hpp"
 #include "run/report.hpp"
 
@@ -42,24 +42,24 @@ std::optional<baseline_scores::scores> baseline_scores::at(double seconds) const
 
 baseline_scores read_baseline_scores(std::string const& directory, calm_description const& ours) {
     auto const d = read_model_description(directory).description;
-    require(d.kind == model_kind::autoregressive, errc::usage, "--beside: expected the run of train ar, ", directory,
+    require(d.kind == model_kind::autoregressive, errc::usage, "--baseline: expected the run of train ar, ", directory,
             " holds another kind of model");
     require(d.calm && d.calm->tokenizer && d.calm->tokenizer->fingerprint == ours.tokenizer->fingerprint, errc::usage,
-            "--beside: expected a run with the same tokenizer, ", directory,
+            "--baseline: expected a run with the same tokenizer, ", directory,
             " has another: train it with the same --tokenizer");
     if (!same_text(*d.calm, ours))
         log_line(
-            sentence("--beside: ", directory,
+            sentence("--baseline: ", directory,
                      " was trained with another --data, --data-seed, --holdout, --mode or --block, so its scores are "
                      "for another text than this run's"));
     auto const path = calm::in_directory(directory, metrics_file);
     return {read_metrics(path), path};
 }
 
-std::string baseline_text(baseline_scores::scores const& beside, double brier_1, double brier_lm) {
-    return "autoregressive after " + duration_text(beside.seconds) + formatted(": Brier-1 %.3f", beside.brier_1) +
-           share_text(brier_1, beside.brier_1, " (this has %.0f %%)") + formatted(", BrierLM %.2f", beside.brier_lm) +
-           share_text(brier_lm, beside.brier_lm, " (%.0f %%)");
+std::string baseline_text(baseline_scores::scores const& baseline, double brier_1, double brier_lm) {
+    return "autoregressive after " + duration_text(baseline.seconds) + formatted(": Brier-1 %.3f", baseline.brier_1) +
+           share_text(brier_1, baseline.brier_1, " (this has %.0f %%)") +
+           formatted(", BrierLM %.2f", baseline.brier_lm) + share_text(brier_lm, baseline.brier_lm, " (%.0f %%)");
 }
 
 }  // namespace calm::apps

@@ -35,6 +35,6 @@ private:
 baseline_scores read_baseline_scores(std::string const& directory, calm_description const& ours);
 
 // "autoregressive after 2:00: Brier-1 0.202 (this has 65 %), BrierLM 2.10 (43 %)". Negative scores get no percentage.
-std::string baseline_text(baseline_scores::scores const& beside, double brier_1, double brier_lm);
+std::string baseline_text(baseline_scores::scores const& baseline, double brier_1, double brier_lm);
 
 }  // namespace calm::apps

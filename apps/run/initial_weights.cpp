@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "calm/base/detail/file.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "program.hpp"
 #include "run/rank_agreement.hpp"
+#include "text/generation.hpp"
 #include "text/text_data.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "calm/io/model_directory.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/text/packing.hpp"
 #include "calm/text/tokenizer.hpp"

@@ -28,8 +28,8 @@ public:
                                                            "brier",
                                                            "unigram_brier",
                                                            "bigram_brier",
-                                                           "beside_brier_1",
-                                                           "beside_brier_lm"};
+                                                           "baseline_brier_1",
+                                                           "baseline_brier_lm"};
     metrics_line() { values_.fill(std::numeric_limits<double>::quiet_NaN()); }
     // `key` must be in `keys`.
     [[nodiscard]] double& operator[](std::string_view key) { return values_.at(place_of(key)); }

@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "calm/base/detail/checksum.hpp"
 #include "calm/base/detail/file.hpp"
 #include "calm/ranks/detail/message.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/text/bigram.hpp"
-#include "calm/text/detail/token_file.hpp"
 #include "program.hpp"
 #include "registry.hpp"
 #include "run/ranks.hpp"
@@ -26,13 +26,13 @@ constexpr std::uint64_t longest_why = 1 << 20;  // bytes
 std::span<std::byte const> bytes_of(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }
-std::string text_of(portion_sum const& sum) {
+std::string text_of(checksum const& sum) {
     return formatted("%016llx", static_cast<unsigned long long>(sum.value()));
 }
 
 // A checksum of the names and values of all tensors; it detects accidents, not attacks.
 std::string sum_of_weights(stored_model const& model) {
-    portion_sum sum;
+    checksum sum;
     for (auto const* one = &model; one != nullptr; one = one->autoencoder.get())
         for (auto const& tensor : one->weights->tensors()) {
             sum.add(bytes_of(tensor.name));
@@ -42,7 +42,7 @@ std::string sum_of_weights(stored_model const& model) {
 }
 std::string sum_of_file(std::string const& path) {
     if (!is_there(path)) return "none";
-    portion_sum sum;
+    checksum sum;
     auto const file = mapped_file::open(path, errc::model_file);
     sum.add(bytes_of(file.text()));
     return text_of(sum);

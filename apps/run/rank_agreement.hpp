@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/ranks/detail/setting.hpp"
 #include "command/options.hpp"
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "calm/io/detail/replaced_directory.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/text/build_corpus.hpp"
 #include "calm/text/markov.hpp"

@@ -115,10 +115,10 @@ private:
         to.curves.push_back({.name = name, .points = {{0, y}, {x.most, y}}, .style = style, .dashed = true});
     }
 
-    // The scores of the run that --beside names.
-    void add_beside(plot_panel& to, run_axis const& x, char const* key) const {
+    // The scores of the run that --baseline names.
+    void add_baseline(plot_panel& to, run_axis const& x, char const* key) const {
         if (!any(scores_, key)) return;
-        auto c = curve(scores_, x, key, "AR beside", 3);
+        auto c = curve(scores_, x, key, "AR baseline", 3);
         c.dashed = true;
         to.curves.push_back(std::move(c));
     }
@@ -149,7 +149,7 @@ private:
         p.y.from_zero = true;
         p.curves.push_back(score(x, "brier_lm", "model", 0, "brier_lm_se"));
         add_level(p, x, "bigram_brier_lm", "bigrams", 1);
-        add_beside(p, x, "beside_brier_lm");
+        add_baseline(p, x, "baseline_brier_lm");
         return p;
     }
 
@@ -159,7 +159,7 @@ private:
         p.curves.push_back(score(x, "brier", "model", 0));
         add_level(p, x, "bigram_brier", "bigrams", 1);
         add_level(p, x, "unigram_brier", "unigrams", 2);
-        add_beside(p, x, "beside_brier_1");
+        add_baseline(p, x, "baseline_brier_1");
         return p;
     }
 

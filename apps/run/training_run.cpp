@@ -8,10 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "calm/base/detail/checksum.hpp"
 #include "calm/base/detail/sha256.hpp"
 #include "calm/base/detail/shell_word.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/text/build_corpus.hpp"
-#include "calm/text/detail/token_file.hpp"
 #include "command/number_within.hpp"
 #include "program.hpp"
 #include "run/rank_agreement.hpp"
@@ -54,7 +55,7 @@ std::string short_hash(std::string const& digits) {
 
 // A checksum of all ids and document lengths, computed at memory speed. It detects accidents, not attacks.
 std::string fingerprint_of(corpus const& text) {
-    portion_sum sum;
+    checksum sum;
     for (std::size_t i = 0; i < text.documents(); ++i) {
         auto const ids = text.document(i);
         std::uint64_t const size = ids.size();
@@ -445,7 +446,8 @@ double loss_of(evaluation const& e) {
     return e.head_loss ? *e.head_loss : *e.cross_entropy;
 }
 
-void log(run_report& report, evaluation const& e, index_t steps, std::optional<baseline_scores::scores> const& beside) {
+void log(run_report& report, evaluation const& e, index_t steps,
+         std::optional<baseline_scores::scores> const& baseline) {
     auto const list = [](auto const& scores) { return std::vector<double>(scores.begin(), scores.end()); };
     report.log({{"step", steps},
                 {"brier", list(*e.brier)},
@@ -457,13 +459,13 @@ void log(run_report& report, evaluation const& e, index_t steps, std::optional<b
                 {"bigram_brier_lm", *e.bigram_brier_lm},
                 {"heldout_loss", loss_of(e)},
                 {"bits_per_byte", e.bits_per_byte.value_or(progress::none)},
-                {"beside_seconds", beside ? beside->seconds : progress::none},
-                {"beside_brier_1", beside ? beside->brier_1 : progress::none},
-                {"beside_brier_lm", beside ? beside->brier_lm : progress::none}});
+                {"baseline_seconds", baseline ? baseline->seconds : progress::none},
+                {"baseline_brier_1", baseline ? baseline->brier_1 : progress::none},
+                {"baseline_brier_lm", baseline ? baseline->brier_lm : progress::none}});
 }
 
 std::optional<baseline_scores::scores> baseline_at(learning_levels const& levels, double seconds) {
-    return levels.beside ? levels.beside->at(seconds) : std::nullopt;
+    return levels.baseline ? levels.baseline->at(seconds) : std::nullopt;
 }
 
 }  // namespace
@@ -478,13 +480,13 @@ double report_evaluation(run_report& report, autoencoder_evaluation const& e, in
 
 learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V) {
     return {.helps = what_helps(one, V, compiled_configurations(), o.is_stage ? "train text" : "train tokenizer"),
-            .beside = o.beside.empty() ? std::nullopt : std::optional(read_baseline_scores(o.beside, ours))};
+            .baseline = o.baseline.empty() ? std::nullopt : std::optional(read_baseline_scores(o.baseline, ours))};
 }
 
 double report_evaluation(run_report& report, evaluation const& e, progress const& now, training_recipe const& recipe,
                          learning_levels const& levels) {
-    auto const beside = baseline_at(levels, now.seconds);
-    log(report, e, now.step + 1, beside);
+    auto const baseline = baseline_at(levels, now.seconds);
+    log(report, e, now.step + 1, baseline);
     double const brier_1 = (*e.brier)[0];
     double const unigram = (*e.unigram_brier)[0];
     auto const why_0 = not_positive(*e.brier);
@@ -493,7 +495,7 @@ double report_evaluation(run_report& report, evaluation const& e, progress const
                                 static_cast<long long>(now.step + 1), now.first_phase ? " (patch level)" : "",
                                 loss_of(e), brier_1, unigram, (*e.bigram_brier)[0], *e.brier_lm, *e.bigram_brier_lm) +
                       (why_0.empty() ? "" : ", 0 because " + why_0) +
-                      (beside ? "; " + baseline_text(*beside, brier_1, *e.brier_lm) : "") +
+                      (baseline ? "; " + baseline_text(*baseline, brier_1, *e.brier_lm) : "") +
                       (e.bits_per_byte ? formatted("; %.4f bits per byte", *e.bits_per_byte) : ""));
     // Printed once: at the first evaluation after a fifth of the run and after the warm-up.
     if (!now.first_phase && now.done >= 0.2 && now.step >= recipe.warmup && report.first_time() && brier_1 <= unigram)
@@ -509,12 +511,12 @@ void log_final(run_report& report, autoencoder_evaluation const& e, index_t step
 }
 
 void log_final(run_report& report, evaluation const& e, index_t steps, double seconds, learning_levels const& levels) {
-    auto const beside = baseline_at(levels, seconds);
-    log(report, e, steps, beside);
+    auto const baseline = baseline_at(levels, seconds);
+    log(report, e, steps, baseline);
     report.print_lines(to_table(e));
     report.print_line(
         formatted("BrierLM %.2f on held-out text, the bigram table %.2f", *e.brier_lm, *e.bigram_brier_lm));
-    if (beside) report.print_line(baseline_text(*beside, (*e.brier)[0], *e.brier_lm));
+    if (baseline) report.print_line(baseline_text(*baseline, (*e.brier)[0], *e.brier_lm));
     if (e.optimal_brier_lm)
         report.print_line(formatted("that is %.1f %% of the optimum, %.2f", 100 * *e.brier_lm / *e.optimal_brier_lm,
                                     *e.optimal_brier_lm));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/train/session.hpp"
 #include "registry.hpp"
@@ -132,10 +132,10 @@ private:
 
 // Baselines of a language model during training, besides the n-gram tables.
 struct learning_levels {
-    std::string helps;                      // advice if it learns no context
-    std::optional<baseline_scores> beside;  // an autoregressive run
+    std::string helps;                        // advice if it learns no context
+    std::optional<baseline_scores> baseline;  // an autoregressive run
 };
-// The baselines for a run of configuration `one` on V tokens; reads the run that --beside names. Throws as
+// The baselines for a run of configuration `one` on V tokens; reads the run that --baseline names. Throws as
 // read_baseline_scores() does.
 learning_levels levels_of(entry const& one, train_options const& o, calm_description const& ours, index_t V);
 

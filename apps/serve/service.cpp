@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "calm/base/detail/file.hpp"
-#include "calm/runs/detail/load_model.hpp"
+#include "calm/runs/detail/load_evaluator.hpp"
 #include "calm/runs/model_tokenizer.hpp"
 #include "calm/train/detail/throughput.hpp"
 #include "program.hpp"

@@ -13,8 +13,8 @@
 #include "calm/sample/stop_strings.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
+#include "text/generation.hpp"
 #include "text/prompt_source.hpp"
-#include "text/writing.hpp"
 
 namespace calm::apps {
 
@@ -50,7 +50,7 @@ batch_count answer_lines(prompt_source& in, tokenizer const& tokenizer, index_t 
 
 // Calls answer_lines() on the files of the options or standard input and output, and reports statistics on standard
 // error. Returns the exit status: 0, or errc::data if lines were invalid. Throws errc::storage.
-int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
+int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, generation_unit unit,
                  write_texts const& write, index_t positions);
 
 }  // namespace calm::apps

@@ -6,7 +6,7 @@
 
 namespace calm::apps {
 
-int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
+int answer_batch(generate_options const& o, tokenizer const& tokenizer, index_t K, generation_unit unit,
                  write_texts const& write, index_t positions) {
     prompt_source in(o.jsonl, longest_batch_line);
     text_output out(o.out);

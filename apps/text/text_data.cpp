@@ -182,7 +182,7 @@ text_extent extent_of(data_options const& data) {
     text_extent all;
     auto const tenth = holdout::parse("10:9");
     std::uint64_t bytes = 0;  // of the document so far
-    portion_sum sum;
+    checksum sum;
     // The holdout split is used because training splits long documents, and holdouts count whole ones.
     selected const documents(data, data.holdout.empty() ? split::heldout : split::train, data_seed_of(data));
     made_by([&] {

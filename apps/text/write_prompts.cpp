@@ -39,7 +39,7 @@ double write_some(std::span<std::string const> prompts, std::span<std::vector<to
 
 }  // namespace
 
-int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
+int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, generation_unit unit,
                   write_with_callback const& write, index_t positions) {
     text_output out;
     stop_strings const stops(o.stop);

@@ -10,7 +10,7 @@
 #include "calm/sample/generate.hpp"
 #include "calm/text/tokenizer.hpp"
 #include "command/options.hpp"
-#include "text/writing.hpp"
+#include "text/generation.hpp"
 
 namespace calm::apps {
 
@@ -24,7 +24,7 @@ using write_with_callback = std::function<std::vector<generation_result>(
 // printed as its text grows. Several are generated in batches, and a line "=== number" precedes each. Patches have K
 // tokens; a prompt has at most `positions` patches. Returns the exit status. Throws as prompt_reader does, and
 // errc::data for a prompt that is too long.
-int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, unit_of_writing unit,
+int write_prompts(generate_options const& o, tokenizer const& tokenizer, index_t K, generation_unit unit,
                   write_with_callback const& write, index_t positions);
 
 }  // namespace calm::apps

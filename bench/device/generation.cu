@@ -9,7 +9,7 @@
 // First compares tiny's output, token by token, with its output by the block kernels on the host.
 
 #include "../configurations.hpp"
-#include "../writing.hpp"
+#include "../generation.hpp"
 #include "device.hpp"
 #include "profile.hpp"
 

@@ -22,8 +22,12 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/base/detail/number_text.hpp"
+#include "calm/io/describe_model.hpp"
 #include "calm/io/detail/whole_directory.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/model/presets.hpp"
 #include "calm/runs/detail/model_placement.hpp"
@@ -227,7 +231,7 @@ public:
         require_replaceable(directory);
         model_files files{tokenizer_file_};
         if (counts_) files.emplace(bigram_file, counts_->bytes());
-        save_calm(ctx_, directory, own_->model, description_, files, if_exists::replace);
+        save_model(ctx_, directory, own_->model, description_, files, if_exists::replace);
     }
 
     /// The model and its memory; see calm_model. It holds no gradients after loading.
@@ -264,7 +268,7 @@ private:
         description_(stored.description), counts_(detail::counts_in(stored)),
         autoencoder_objective_(autoencoder_objective_of(stored.description)), has_gradients_(false),
         has_autoencoder_(true), is_trained_(true) {
-        load_calm(ctx_, stored, own_->model);
+        load_model(ctx_, stored, own_->model);
         if (stored.description.calm) posterior_std_ = stored.description.calm->posterior_std;
         description_.ae_path.clear();  // a saved model contains its autoencoder
     }
@@ -383,7 +387,7 @@ private:
                                                .pattern = tokenizer_.pattern(),
                                                .fingerprint = tokenizer_.fingerprint(),
                                                .extras = {}};
-        auto made = describe_calm<C>(tokenizer_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
+        auto made = describe_model<C>(tokenizer_.vocabulary_size(), recipe.objective, autoencoder_objective_, ours);
         made.max_position_embeddings = std::max({made.max_position_embeddings, description_.max_position_embeddings,
                                                  std::int64_t{recipe.block_tokens / K}});
         set_special_ids(made, tokenizer_.specials());

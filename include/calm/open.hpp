@@ -25,6 +25,7 @@
 #include "calm/evaluate/evaluation.hpp"
 #include "calm/io/detail/sizes_source.hpp"
 #include "calm/io/detail/whole_directory.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/io/stored_model.hpp"
 #include "calm/language_model.hpp"
 #include "calm/model/heads.hpp"
@@ -271,7 +272,7 @@ private:
             return " && sizeof(calm::" + type + ") == " + std::to_string(bytes);
         };
         return macros_of_program() + (device == "cpu" ? "" : "#include \"calm/" + device + ".hpp\"\n") +
-               "#include \"calm/runs/detail/load_model.hpp\"\n#include \"calm/version.hpp\"\n\n" +
+               "#include \"calm/runs/detail/load_evaluator.hpp\"\n#include \"calm/version.hpp\"\n\n" +
                standard_library_of_program() + "static_assert(CALM_VERSION == " + std::to_string(CALM_VERSION) +
                size("stored_model", sizeof(stored_model)) + size("evaluation", sizeof(evaluation)) +
                size("generation_result", sizeof(generation_result)) + size("bigram_table", sizeof(bigram_table)) +

@@ -378,19 +378,20 @@ BOOST_AUTO_TEST_CASE(a_calm_is_compared_with_an_autoregressive_model) {
 BOOST_AUTO_TEST_CASE(scores_are_compared_with_an_autoregressive_run) {
     // Its seconds are set to 0, so that its last scores are always comparable.
     shop().good("cp -r ar quick; sed -i 's/\"seconds\":[0-9.e+-]*/\"seconds\":0/' quick/metrics.jsonl");
-    auto const judged = shop().good(training + "--steps 2 --beside quick --out judged");
+    auto const judged = shop().good(training + "--steps 2 --baseline quick --out judged");
     BOOST_TEST(has(judged.err, "autoregressive after 0 s: Brier-1 "), judged.err);
-    BOOST_TEST(!has(judged.err, "--beside"), judged.err);  // both runs use the same text
-    BOOST_TEST(!has(shop().content("judged/metrics.jsonl"), "\"beside_brier_1\":null"));
+    BOOST_TEST(!has(judged.err, "--baseline"), judged.err);  // both runs use the same text
+    BOOST_TEST(!has(shop().content("judged/metrics.jsonl"), "\"baseline_brier_1\":null"));
     auto const other =
-        "train ar --config tiny-ar --data stories:4000 --batch 2 --block 16 --steps 1 --threads 1 --beside quick ";
+        "train ar --config tiny-ar --data stories:4000 --batch 2 --block 16 --steps 1 --threads 1 --baseline quick ";
     BOOST_TEST(has(shop().good(other + std::string("--tokenizer tokenizer.model --out other-text")).err,
                    "another --data, --data-seed, --holdout, --mode or --block"));
 
     shop().good("train tokenizer --vocabulary 290 --data stories:4000 --out another.model");
     BOOST_TEST(has(shop().refused(other + std::string("--tokenizer another.model --out no")),
-                   "--beside: expected a run with the same tokenizer"));
-    BOOST_TEST(has(shop().refused(training + "--steps 1 --beside nowhere --out no"), "--beside: there is no nowhere"));
+                   "--baseline: expected a run with the same tokenizer"));
+    BOOST_TEST(
+        has(shop().refused(training + "--steps 1 --baseline nowhere --out no"), "--baseline: there is no nowhere"));
     BOOST_TEST(!std::filesystem::exists(shop().folder().path("no")));
 }
 

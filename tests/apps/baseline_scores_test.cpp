@@ -25,18 +25,18 @@ baseline_scores of(std::string const& lines) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_last_scores_by_then_count) {
-    auto const beside = of(steps + "{\"step\":10,\"brier\":[0.1,0.05,0,0],\"brier_lm\":1}\n"
-                                   "{\"step\":15,\"brier\":[0.2,0.1,0,0],\"brier_lm\":2}\n"
-                                   "{\"step\":17,\"heldout_loss\":7}\n"
-                                   "{\"step\":20,\"brier\":[0.3,0.1,0,0],\"brier_lm\":3}\n"
-                                   "{\"step\":20,\"brier\":[0.35,0.1,0,0],\"brier_lm\":3.5}\n");
-    BOOST_TEST(!beside.at(99.9).has_value());
-    BOOST_TEST(beside.at(100)->brier_1 == 0.1);
-    BOOST_TEST(beside.at(199)->brier_lm == 1);
-    BOOST_TEST(beside.at(200)->brier_1 == 0.2);  // between logged steps
-    BOOST_TEST(beside.at(299)->seconds == 200);
-    BOOST_TEST(beside.at(300)->brier_lm == 3.5);  // the last entry per step counts
-    BOOST_TEST(beside.at(1e9)->seconds == 300);
+    auto const baseline = of(steps + "{\"step\":10,\"brier\":[0.1,0.05,0,0],\"brier_lm\":1}\n"
+                                     "{\"step\":15,\"brier\":[0.2,0.1,0,0],\"brier_lm\":2}\n"
+                                     "{\"step\":17,\"heldout_loss\":7}\n"
+                                     "{\"step\":20,\"brier\":[0.3,0.1,0,0],\"brier_lm\":3}\n"
+                                     "{\"step\":20,\"brier\":[0.35,0.1,0,0],\"brier_lm\":3.5}\n");
+    BOOST_TEST(!baseline.at(99.9).has_value());
+    BOOST_TEST(baseline.at(100)->brier_1 == 0.1);
+    BOOST_TEST(baseline.at(199)->brier_lm == 1);
+    BOOST_TEST(baseline.at(200)->brier_1 == 0.2);  // between logged steps
+    BOOST_TEST(baseline.at(299)->seconds == 200);
+    BOOST_TEST(baseline.at(300)->brier_lm == 3.5);  // the last entry per step counts
+    BOOST_TEST(baseline.at(1e9)->seconds == 300);
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_was_not_measured_is_refused) {
@@ -55,5 +55,5 @@ BOOST_AUTO_TEST_CASE(negative_scores_have_no_percentage) {
 BOOST_AUTO_TEST_CASE(only_an_autoregressive_run_is_a_baseline) {
     auto const said =
         sentence_of<error>([] { read_baseline_scores(checkpoint("base", "autoencoder"), calm_description()); });
-    BOOST_TEST(has(said, "--beside: expected the run of train ar"), said);
+    BOOST_TEST(has(said, "--baseline: expected the run of train ar"), said);
 }

@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
     int const own = ::dup(STDOUT_FILENO);
     int const file = ::open(folder.path("written").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ::dup2(file, STDOUT_FILENO);
-    int const status = write_prompts(o, {}, 4, unit_of_writing::patch, write, 100);
+    int const status = write_prompts(o, {}, 4, generation_unit::patch, write, 100);
     ::dup2(own, STDOUT_FILENO);
     ::close(own);
     ::close(file);
@@ -349,7 +349,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_a_file_are_written_in_their_order) {
     // A prompt that is too long, after others.
     static_cast<void>(folder.with("lines", "a\n" + std::string((std::size_t{1} << 20) + 2, 'a') + "\n"));
     auto const said =
-        calm::test::sentence_of<error>([&] { write_prompts(o, {}, 4, unit_of_writing::patch, write, 100); });
+        calm::test::sentence_of<error>([&] { write_prompts(o, {}, 4, generation_unit::patch, write, 100); });
     BOOST_TEST(has(said, "lines, line 2: expected a prompt of at most 1 MiB, found more"), said);
 }
 

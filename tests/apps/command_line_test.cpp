@@ -11,9 +11,10 @@
 #include "command/completion.hpp"
 #include "registry.hpp"
 #include "run/training_run.hpp"
+#include "support/config_file.hpp"
 #include "support/temporary_folder.hpp"
+#include "text/generation.hpp"
 #include "text/text_data.hpp"
-#include "text/writing.hpp"
 
 #include "support/sentences.hpp"
 
@@ -90,10 +91,10 @@ BOOST_AUTO_TEST_CASE(a_run_is_named_for_the_model_in_it) {
         words.insert(words.end(), {"--config", "tiny", "--data", "stories:100", "--out", folder.path("out")});
         return *read(read_train, words);
     };
-    auto const c = std::get<train_calm_command>(with({"calm", "--autoencoder", run, "--init", run, "--beside", run}));
+    auto const c = std::get<train_calm_command>(with({"calm", "--autoencoder", run, "--init", run, "--baseline", run}));
     BOOST_TEST(c.autoencoder == autoencoder);
     BOOST_TEST(c.init == model);
-    BOOST_TEST(c.beside == model);
+    BOOST_TEST(c.baseline == model);
     auto const file = folder.with("words", "x");
     auto const a = std::get<train_autoencoder_command>(with({"autoencoder", "--tokenizer", file, "--init", run}));
     BOOST_TEST(a.init == autoencoder);
@@ -325,7 +326,7 @@ std::string calm_with(temporary_folder const& folder, std::string const& head) {
     auto description = model_description::of(model_kind::calm, head);
     description.vocab_size = 8;
     std::filesystem::create_directory(folder.path(head));
-    write_config_json(folder.path(head + "/config.json"), description);
+    calm::test::write_config_json(folder.path(head + "/config.json"), description);
     return folder.path(head);
 }
 
@@ -410,7 +411,7 @@ BOOST_AUTO_TEST_CASE(a_line_summarises_the_generated_text) {
     std::vector<generation_result> const texts{
         {.tokens = std::vector<token_id>(30), .stopped_at_eos = true, .patches = 8, .draws = 20, .capped = 0},
         {.tokens = std::vector<token_id>(10), .patches = 2, .draws = 5, .capped = 1}};
-    auto const by_patches = unit_of_writing::patch, by_tokens = unit_of_writing::token;
+    auto const by_patches = generation_unit::patch, by_tokens = generation_unit::token;
     auto const counted = [](std::span<generation_result const> made) {
         generation_statistics all;
         for (auto const& text : made) all.add(text);

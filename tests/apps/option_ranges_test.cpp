@@ -17,6 +17,7 @@
 #include "command/completion.hpp"
 #include "registry.hpp"
 #include "support/compiled_configuration.hpp"
+#include "support/config_file.hpp"
 #include "support/programs.hpp"
 #include "support/sentences.hpp"
 
@@ -37,12 +38,12 @@ public:
         std::filesystem::create_directory(folder.path("llama"));  // accepts every option of generate
         auto llama = calm::model_description::of(calm::model_kind::autoregressive);
         llama.vocab_size = 8;
-        calm::write_config_json(folder.path("llama/config.json"), llama);
+        calm::test::write_config_json(folder.path("llama/config.json"), llama);
         for (auto const* const head : {"flow", "diffusion"}) {  // together they take every sampling option of heads
             std::filesystem::create_directory(folder.path(head));
             auto description = calm::model_description::of(calm::model_kind::calm, head);
             description.vocab_size = 8;
-            calm::write_config_json(folder.path(std::string(head) + "/config.json"), description);
+            calm::test::write_config_json(folder.path(std::string(head) + "/config.json"), description);
         }
         needed_["text"] = "--minutes 1 --out new" + std::string(text);
         needed_["tokenizer"] = "--vocabulary 300 --out new" + std::string(text);

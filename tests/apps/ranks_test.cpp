@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_evaluate_another_text_say_so) {
         mpirun(2) + "sh -c 'mkdir -p own$OMPI_COMM_WORLD_RANK; cd own$OMPI_COMM_WORLD_RANK; cp "
                     "../text$OMPI_COMM_WORLD_RANK.txt text.txt; exec evaluate --model ../ae --data text.txt'");
     BOOST_TEST(renamed.status == 9);
-    BOOST_TEST(has(renamed.err, "evaluate: sum of the text: rank 1 has '"), renamed.err);
+    BOOST_TEST(has(renamed.err, "evaluate: checksum of the text: rank 1 has '"), renamed.err);
     // An error of rank 0 ends the other ranks too.
     auto const none = shop.shell(mpirun(2) + "evaluate --model nothing --data text.txt");
     BOOST_TEST(none.status == 2, none.err);

@@ -200,8 +200,8 @@ BOOST_AUTO_TEST_CASE(files_of_a_run_are_never_held) {
     taken(folder, "plot lm", 0, little);
     log("ar", ",\"brier\":[0.1,0.01,0.001,0.001],\"brier_lm\":1");
     taken(folder,
-          "train calm --config tiny --autoencoder ae --data little.jsonl --batch 2 --block 64 --steps 1 --beside ar "
-          "--out beside",
+          "train calm --config tiny --autoencoder ae --data little.jsonl --batch 2 --block 64 --steps 1 --baseline ar "
+          "--out compared",
           0, little);
     sized("ae/run.json");
     taken(folder, "train autoencoder --config tiny --tokenizer words --data little.jsonl --batch 64 --steps 2 --out ae",

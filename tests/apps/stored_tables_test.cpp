@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <string>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/open_weights.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
 #include "calm/model/flops.hpp"
 #include "calm/model/owned_model.hpp"
 #include "run/report.hpp"
@@ -41,14 +44,14 @@ constexpr llama_sizes far{.hidden_size = 8,
 template <autoregressive_configuration C> std::string told_of_autoregressive(calm_description const& ours) {
     temporary_folder const folder;
     owned_model<autoregressive_model<C>> own(1234, model_mode::inference);
-    save_autoregressive(folder.path("model"), own.model, describe_autoregressive<C>(1234, ours));
+    save_model(folder.path("model"), own.model, describe_model<C>(1234, ours));
     return model_text(read_model_description(folder.path("model")));
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_table_has_one_line_per_tensor) {
-    auto const weights = stored_weights::open(checkpoint("base", "calm_bf16"));
+    auto const weights = open_weights(checkpoint("base", "calm_bf16"));
     auto const text = tensor_table_text(weights);
     BOOST_TEST(std::count(text.begin(), text.end(), '\n') == static_cast<std::ptrdiff_t>(weights.tensors().size()) + 2);
     BOOST_TEST(has(text, "ae_model.encoder.embed_tokens.weight"));

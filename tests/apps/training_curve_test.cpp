@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(baselines_are_horizontal_lines) {
     std::string const step = "{\"step\":20,\"tokens\":200,\"seconds\":3,\"loss\":4.5}\n";
     static_cast<void>(
         folder.with("metrics.jsonl",
-                    evaluation("10", "\"bigram_brier\":[0.2,0.1,0,0],\"bigram_brier_lm\":3,\"beside_brier_1\":null") +
+                    evaluation("10", "\"bigram_brier\":[0.2,0.1,0,0],\"bigram_brier_lm\":3,\"baseline_brier_1\":null") +
                         step + evaluation("20", "\"bigram_brier\":[0.25,0.1,0,0],\"bigram_brier_lm\":4")));
     auto const figure = training_figure(folder.path(""));
     BOOST_TEST(figure.columns == 3U);
@@ -85,14 +85,14 @@ BOOST_AUTO_TEST_CASE(baselines_are_horizontal_lines) {
     BOOST_TEST(bigrams.dashed);
     BOOST_TEST(points_of(curve_of(figure, "steps", brier_1, "bigrams")) == "0 0.25, 20 0.25");
     BOOST_TEST(points_of(curve_of(figure, "tokens", brier_1, "unigrams")) == "0 0.05, 200 0.05");
-    BOOST_TEST(points_of(curve_of(figure, "steps", brier_1, "AR beside")).empty());
+    BOOST_TEST(points_of(curve_of(figure, "steps", brier_1, "AR baseline")).empty());
 
     static_cast<void>(
         folder.with("metrics.jsonl",
-                    step + evaluation("20", "\"bigram_brier_lm\":4,\"beside_brier_1\":0.3,\"beside_brier_lm\":5")));
+                    step + evaluation("20", "\"bigram_brier_lm\":4,\"baseline_brier_1\":0.3,\"baseline_brier_lm\":5")));
     auto const compared = training_figure(folder.path(""));
-    BOOST_TEST(points_of(curve_of(compared, "steps", brier_lm, "AR beside")) == "20 5");
-    BOOST_TEST(points_of(curve_of(compared, "seconds", brier_1, "AR beside")) == "3 0.3");
+    BOOST_TEST(points_of(curve_of(compared, "steps", brier_lm, "AR baseline")) == "20 5");
+    BOOST_TEST(points_of(curve_of(compared, "seconds", brier_1, "AR baseline")) == "3 0.3");
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_reported) {

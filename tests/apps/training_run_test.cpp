@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(a_model_without_context_is_reported_once) {
                 e.bigram_brier_lm = brier_lm(*e.bigram_brier);
                 e.head_loss = 7;
                 report_evaluation(report, e, {.step = each.step, .done = each.done}, t.recipe,
-                                  {.helps = "HELP", .beside = {}});
+                                  {.helps = "HELP", .baseline = {}});
             }
         });
     };
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_ends_with_how_much_was_scored) {
 BOOST_AUTO_TEST_CASE(scores_are_reported_with_their_baselines) {
     trial t;
     std::filesystem::create_directory(t.options.out);
-    baseline_scores const beside(
+    baseline_scores const baseline(
         read_metrics(t.folder.with("ar.jsonl", "{\"step\":10,\"seconds\":100,\"loss\":2}\n"
                                                "{\"step\":10,\"brier\":[0.2,0.1,0.1,0.1],\"brier_lm\":2}\n")),
         "ar");
@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(scores_are_reported_with_their_baselines) {
     e.bigram_brier = brier_scores{0.16, 0.02, 0.001, 0.0001};
     e.bigram_brier_lm = 0.8;
     e.head_loss = 7;
-    learning_levels const levels{.helps = "", .beside = beside};
+    learning_levels const levels{.helps = "", .baseline = baseline};
     BOOST_TEST(standard_error_of([&] { report_evaluation(report, e, {.step = 9, .seconds = 99}, t.recipe, levels); }) ==
                "step 10  held-out loss 7.0000, Brier-1 0.132 (unigram 0.069, bigram 0.160), BrierLM 0.90 (bigram "
                "0.80)\n");
@@ -296,9 +296,10 @@ BOOST_AUTO_TEST_CASE(scores_are_reported_with_their_baselines) {
                    "\nautoregressive after 1:40: Brier-1 0.200 (this has 66 %), BrierLM 2.00 (45 %)\n"));
     auto const log = t.folder.content("run/metrics.jsonl");
     BOOST_TEST(has(log, "\"unigram_brier_lm\":0,"), log);
-    BOOST_TEST(has(log, "\"beside_seconds\":null,\"beside_brier_1\":null,\"beside_brier_lm\":null}\n{\"step\":20,"),
-               log);
-    BOOST_TEST(log.ends_with("\"beside_seconds\":100,\"beside_brier_1\":0.2,\"beside_brier_lm\":2}\n"), log);
+    BOOST_TEST(
+        has(log, "\"baseline_seconds\":null,\"baseline_brier_1\":null,\"baseline_brier_lm\":null}\n{\"step\":20,"),
+        log);
+    BOOST_TEST(log.ends_with("\"baseline_seconds\":100,\"baseline_brier_1\":0.2,\"baseline_brier_lm\":2}\n"), log);
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_keeps_its_warm_up) {

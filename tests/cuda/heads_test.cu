@@ -142,7 +142,7 @@ void margin_in_double() {
         y[i] = mean[at] + std::exp(double{log_std[at]}) * y[i];
     }
     check_near("margin in double", reals{got[0]}, reals{plain_margin(all, x, y, true)}, 1e-5);
-    check_slopes(
+    check_by_differences(
         "margin's gradient", [&](reals const& every) { return reals{plain_margin(every, x, y, false)}; }, all, {1.0},
         {got.begin() + parameters, got.end()}, 1e-4);
 }

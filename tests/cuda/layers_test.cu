@@ -131,7 +131,7 @@ void layer(char const* name, index_t rows, double bound, plain_layer truth = nul
         return truth({every.begin(), every.begin() + inputs}, every.data() + inputs);
     };
     check_near(name, reals(got.begin(), got.begin() + outputs), f(all), bound);
-    check_slopes(name, f, all, widened(dy), {got.begin() + outputs + parameters, got.end()}, bound);
+    check_by_differences(name, f, all, widened(dy), {got.begin() + outputs + parameters, got.end()}, bound);
 }
 
 template <class B> using rms = calm::rms_norm_layer<130, calm::space<B>>;

@@ -106,8 +106,8 @@ inline reals plain_attention(reals const& x, double const* weights, std::size_t 
 }
 
 // Compares dx with central differences of sum_i dy[i] f(x)[i] at some elements of x.
-inline void check_slopes(char const* what, std::function<reals(reals const&)> const& f, reals x, reals const& dy,
-                         reals const& dx, double bound) {
+inline void check_by_differences(char const* what, std::function<reals(reals const&)> const& f, reals x,
+                                 reals const& dy, reals const& dx, double bound) {
     auto const weighed = [&] {
         reals const y = f(x);
         double total = 0;

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         facts.magic = ours.magic;
         facts.byte_order = ours.byte_order;
         facts.bytes_of_token = ours.bytes_of_token;
-        calm::portion_sum sum;
+        calm::checksum sum;
         sum.add(std::as_bytes(body));
         facts.body = sum.value();
         facts.own = calm::detail::own_sum(facts);

@@ -7,7 +7,12 @@
 #include <functional>
 
 #include "calm/io/convert_model.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_weights.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
+#include "calm/io/stored_model.hpp"
+#include "support/config_file.hpp"
 #include "support/heads.hpp"
 #include "support/sentences.hpp"
 #include "support/small.hpp"
@@ -24,19 +29,19 @@ template <class Head> struct calm_with {
     static void write(std::string const& path) {
         constexpr auto C = with_head(smallest, Head{});
         owned_model<calm_model<C>> own(7, model_mode::inference);
-        save_calm(path, own.model, describe_calm<C>(7, {}, {}, {}));
+        save_model(path, own.model, describe_model<C>(7, {}, {}, {}));
     }
 };
 struct autoencoder_alone {
     static void write(std::string const& path) {
         owned_model<autoencoder<smallest.autoencoder>> own(7, model_mode::inference);
-        save_autoencoder(path, own.model, describe_autoencoder<smallest.autoencoder>(7, {}, {}));
+        save_model(path, own.model, describe_model<smallest.autoencoder>(7, {}, {}));
     }
 };
 struct autoregressive {
     static void write(std::string const& path) {
         owned_model<autoregressive_model<tokenwise>> own(7, model_mode::inference);
-        save_autoregressive(path, own.model, describe_autoregressive<tokenwise>(7, {}));
+        save_model(path, own.model, describe_model<tokenwise>(7, {}));
     }
 };
 using kinds = boost::mpl::list<calm_with<energy>, calm_with<flow>, calm_with<diffusion>, calm_with<margin>,

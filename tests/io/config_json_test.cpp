@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/config_file.hpp"
 #include "support/fixtures.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -144,7 +145,7 @@ BOOST_AUTO_TEST_CASE(published_files_are_written_as_they_were) {
     for (auto const& found : std::filesystem::recursive_directory_iterator(calm::test::fixtures_folder())) {
         if (found.path().filename() != "config.json") continue;
         auto const path = found.path().string();
-        calm::write_config_json(folder.path("config.json"), calm::read_config_json(path));
+        calm::test::write_config_json(folder.path("config.json"), calm::read_config_json(path));
         auto const before = value_of(std::string(calm::mapped_file::open(path).text()));
         BOOST_TEST((value_of(folder.content("config.json")) == before), path);
         ++files;

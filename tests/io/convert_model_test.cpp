@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/open_weights.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/stored_weights.hpp"
 #include "support/fixtures.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
@@ -20,11 +22,11 @@ using namespace calm::test;
 
 BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file) {
     temporary_folder const folder;
-    auto const plain = stored_weights::open(checkpoint("base", "calm"));
+    auto const plain = open_weights(checkpoint("base", "calm"));
     for (auto const* const name : {"calm", "calm_sharded", "calm_bin"}) {
         auto const to = folder.path(name);
         convert_model(checkpoint("base", name), to);
-        auto const made = stored_weights::open(to);
+        auto const made = open_weights(to);
         BOOST_TEST((made.layout() == weights_layout::safetensors));
         check_same(plain, made);
         BOOST_TEST(configuration_in(to) == configuration_in(checkpoint("base", name)));
@@ -33,11 +35,11 @@ BOOST_AUTO_TEST_CASE(every_layout_becomes_the_same_file) {
 
 BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen) {
     temporary_folder const folder;
-    auto const rounded = stored_weights::open(checkpoint("base", "calm_bf16"));
+    auto const rounded = open_weights(checkpoint("base", "calm_bf16"));
     for (std::uint64_t const bytes : {std::uint64_t{1}, std::uint64_t{10'000}, std::uint64_t{1} << 40}) {
         auto const to = folder.path("bf16_" + std::to_string(bytes));
         convert_model(checkpoint("base", "calm_bin"), to, {.as = stored_type::bf16, .shard_bytes = bytes});
-        auto const made = stored_weights::open(to);
+        auto const made = open_weights(to);
         check_same(rounded, made);
         BOOST_TEST((made.layout() == weights_layout::safetensors) == (bytes > 1'000'000));
         if (bytes == 1) BOOST_TEST(made.files() == made.tensors().size());
@@ -45,7 +47,7 @@ BOOST_AUTO_TEST_CASE(precision_and_files_are_chosen) {
         // And back: the type is wider, the values stay rounded.
         auto const back = folder.path("f32_" + std::to_string(bytes));
         convert_model(to, back, {.as = stored_type::f32, .shard_bytes = 50'000});
-        auto const wide = stored_weights::open(back);
+        auto const wide = open_weights(back);
         for (auto const& tensor : rounded.tensors()) {
             std::vector<float> a(tensor.count());
             std::vector<float> b(tensor.count());
@@ -152,7 +154,7 @@ BOOST_AUTO_TEST_CASE(links_that_lead_out_of_a_model_are_refused) {
 BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in) {
     temporary_folder const folder;
     std::filesystem::copy(checkpoint("base", "autoencoder"), folder.path("autoencoder"));
-    auto const whole = stored_weights::open(checkpoint("base", "calm"));
+    auto const whole = open_weights(checkpoint("base", "calm"));
     std::vector<stored_tensor> own;
     for (auto const& tensor : whole.tensors())
         if (!tensor.name.starts_with("ae_model.")) own.push_back(tensor);
@@ -160,8 +162,8 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_that_lies_elsewhere_is_taken_in) {
     std::filesystem::copy(checkpoint("base", "calm") + "/config.json", folder.path("calm/config.json"));
     write_safetensors(folder.path("calm/model.safetensors"), own);
     convert_model(folder.path("calm"), folder.path("to"));
-    auto const made = stored_weights::open(folder.path("to"));
-    auto const beside = stored_weights::open(checkpoint("base", "autoencoder"));
+    auto const made = open_weights(folder.path("to"));
+    auto const beside = open_weights(checkpoint("base", "autoencoder"));
     BOOST_TEST(made.tensors().size() == whole.tensors().size());
     for (auto const& tensor : beside.tensors())
         BOOST_TEST(std::ranges::equal(tensor.bytes, made.at("ae_model." + tensor.name).bytes), tensor.name);
@@ -173,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_failed_conversion_leaves_nothing) {
     temporary_folder const folder;
     auto const from = folder.path("from");
     std::filesystem::copy(checkpoint("base", "autoencoder"), from);
-    auto const file = stored_weights::open(checkpoint("base", "autoencoder"));
+    auto const file = open_weights(checkpoint("base", "autoencoder"));
     std::vector<stored_tensor> tensors(file.tensors().begin(), file.tensors().end());
     std::vector<float> const large(tensors[1].count(), 1e30F);
     tensors[1] = to_store(tensors[1].name, tensors[1].shape, std::span(large));

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
+#include "calm/io/stored_model.hpp"
 #include "support/heads.hpp"
 #include "support/sentences.hpp"
 #include "support/temporary_folder.hpp"
@@ -31,7 +35,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
     temporary_folder const folder;
     calm_description ours;
     ours.configuration = "uneven";
-    save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, ours));
+    save_model(folder.path("model"), w.model, describe_model<C>(7, {.samples = 5}, {}, ours));
 
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST(matches(C, from));
@@ -39,7 +43,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_comes_back_from_its_directory, head, heads
     BOOST_TEST(from.description.model_type == head::name);
     BOOST_TEST(from.description.architectures[0] == head::architecture);
     BOOST_TEST(static_cast<typename head::objective>(head_objective_of(from.description)).samples == 5);
-    load_calm(from, other.model);
+    load_model(from, other.model);
     BOOST_TEST((weights_of(other.model) == weights_of(w.model)));
     auto const file = safetensors_file::open(folder.path("model/model.safetensors"));
     BOOST_TEST(std::ranges::any_of(file.tensors(),
@@ -54,12 +58,12 @@ BOOST_AUTO_TEST_CASE(a_model_with_another_head_is_refused_by_name) {
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
     temporary_folder const folder;
-    save_calm(folder.path("model"), w.model, describe_calm<C>(7, {.samples = 5}, {}, {}));
+    save_model(folder.path("model"), w.model, describe_model<C>(7, {.samples = 5}, {}, {}));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST(!matches(with_head(uneven, diffusion{.num_mlp_layers = 2}), from));
     owned_model<calm_model<with_head(uneven, diffusion{.num_mlp_layers = 2})>> other(7, model_mode::inference);
     try {
-        load_calm(from, other.model);
+        load_model(from, other.model);
         BOOST_ERROR("expected an error");
     } catch (error const& wrong) {
         BOOST_TEST((wrong.code() == errc::config));

@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(a_model_in_int8_is_read_and_converted_back_exactly) {
     temporary_folder const folder;
     auto const from = written_model(folder);
     convert_model(from, folder.path("int8"), {.as = stored_type::i8});
-    auto const before = stored_weights::open(from), in_int8 = stored_weights::open(folder.path("int8"));
+    auto const before = open_weights(from), in_int8 = open_weights(folder.path("int8"));
     // In the file bytes and scales are tensors of their own.
     auto const file = safetensors_file::open(folder.path("int8/model.safetensors"));
     std::size_t matrices = 0;
@@ -65,10 +65,10 @@ BOOST_AUTO_TEST_CASE(a_model_in_int8_is_read_and_converted_back_exactly) {
     convert_model(folder.path("int8"), folder.path("copy"));
     BOOST_TEST(folder.content("copy/model.safetensors") == folder.content("int8/model.safetensors"));
     convert_model(folder.path("int8"), folder.path("shards"), {.as = {}, .shard_bytes = 50'000});
-    auto const shards = stored_weights::open(folder.path("shards"));
+    auto const shards = open_weights(folder.path("shards"));
     BOOST_TEST(shards.files() > 1U);
     convert_model(folder.path("int8"), folder.path("wide"), {.as = stored_type::f32});
-    auto const wide = stored_weights::open(folder.path("wide"));
+    auto const wide = open_weights(folder.path("wide"));
     for (auto const& tensor : in_int8.tensors()) {
         auto const values = floats_of(in_int8, tensor);
         BOOST_TEST(floats_of(wide, wide.at(tensor.name)) == values, tensor.name);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(bytes_without_fitting_scales_are_refused) {
         if (tensor.name == name) tensor.bytes = std::as_bytes(std::span(infinite));
         return true;
     }));
-    auto const read = stored_weights::open(folder.path("int8"));
+    auto const read = open_weights(folder.path("int8"));
     auto const refused = sentence_of<error>([&] {
         for (auto const& tensor : read.tensors()) require_finite(tensor, path);
     });

@@ -12,7 +12,10 @@
 #include <stdexcept>
 
 #include "calm/io/convert_model.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
 #include "calm/model/owned_model.hpp"
 #include "support/memory_of_process.hpp"
 #include "support/sanitized.hpp"
@@ -48,7 +51,7 @@ int status_of_loading(std::string const& directory, rlim_t bytes, float last) {
         if (!is_sanitized && ::setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
         auto const from = read_model_description(directory);
         owned_model<autoencoder<wide>> own(from.vocabulary(), model_mode::inference);
-        load_autoencoder(from, own.model);
+        load_model(from, own.model);
         auto const& table = own.model.embed_tokens.weight.value;
         status = table[0] == 1.0F && table[table.size() - 1] == last ? 0 : 2;
     } catch (std::exception const& wrong) {
@@ -69,7 +72,7 @@ BOOST_AUTO_TEST_CASE(no_layout_is_held_twice) {
         auto& table = own.model.embed_tokens.weight.value;
         table[0] = 1;
         table[table.size() - 1] = 3;
-        save_autoencoder(single, own.model, describe_autoencoder<wide>(vocabulary, {}, {}));
+        save_model(single, own.model, describe_model<wide>(vocabulary, {}, {}));
         weights = static_cast<rlim_t>(count_parameters(own.model)) * sizeof(float);
     }
     convert_model(single, sharded, {.as = {}, .shard_bytes = 1000});

@@ -1,4 +1,13 @@
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/load_weights.hpp"
+#include "calm/io/open_weights.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
+#include "calm/io/save_weights.hpp"
+#include "calm/io/stored_model.hpp"
+#include "calm/io/stored_weights.hpp"
+#include "calm/io/tensor_alias.hpp"
 
 #include <boost/mpl/list.hpp>
 
@@ -8,6 +17,7 @@
 #include <fstream>
 #include <limits>
 
+#include "support/config_file.hpp"
 #include "support/models.hpp"
 #include "support/sentences.hpp"
 #include "support/small.hpp"
@@ -77,7 +87,7 @@ calm_description ours() {
     return d;
 }
 model_description describe_tiny() {
-    return describe_calm<smallest>(7, {6, 50, 1.5}, {0.1, 0.25, 2e-3}, ours());
+    return describe_model<smallest>(7, {6, 50, 1.5}, {0.1, 0.25, 2e-3}, ours());
 }
 
 }  // namespace
@@ -92,11 +102,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_autoencoder_is_read_and_written_bit_fo
     memory m;
     autoencoder<C.autoencoder> model(from.vocabulary());
     allocate(model, m.values, static_cast<arena<>*>(nullptr));
-    load_autoencoder(from, model);
+    load_model(from, model);
 
     temporary_folder const folder;
     auto const again = folder.path("again");
-    save_autoencoder(again, model, from.description);
+    save_model(again, model, from.description);
     check_same_weights(from.path(weights_file), again + "/model.safetensors");
     check_same_configuration(from.path(config_file), again + "/config.json");
 
@@ -116,11 +126,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
     BOOST_TEST(matches(C, from));
     BOOST_TEST(!matches(C.autoencoder, from));
     owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
-    load_calm(from, w.model);
+    load_model(from, w.model);
 
     temporary_folder const folder;
     auto const again = folder.path("again");
-    save_calm(again, w.model, from.description);
+    save_model(again, w.model, from.description);
     check_same_weights(from.path(weights_file), again + "/model.safetensors");
     check_same_configuration(from.path(config_file), again + "/config.json");
 
@@ -131,7 +141,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
 
     // These weights were already rounded in the file.
     auto const rounded = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
-    load_calm(rounded, w.model);
+    load_model(rounded, w.model);
     check_computes(w.model, f, "bf16_");
 }
 
@@ -139,7 +149,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_published_calm_is_read_and_written_bit_for_bit, 
 BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model, variant, variants) {
     constexpr configuration<> C = variant::value;
     fixture const f(variant_name<C>(), "checkpoints/expected");
-    auto const plain = stored_weights::open(checkpoint(variant_name<C>(), "calm"));
+    auto const plain = open_weights(checkpoint(variant_name<C>(), "calm"));
     BOOST_TEST((plain.layout() == weights_layout::safetensors));
     struct expected {
         char const* name;
@@ -154,15 +164,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_layout_of_a_published_calm_is_the_same_model
           expected{"calm_bin", weights_layout::pytorch, 1, head + 1}}) {
         auto const from = read_model_description(checkpoint(variant_name<C>(), name));
         BOOST_TEST((from.sizes == with_any_head(C)));
-        auto const source = stored_weights::open(from.directory);
+        auto const source = open_weights(from.directory);
         BOOST_TEST((source.layout() == layout));
         BOOST_TEST(source.files() == files);
         BOOST_TEST(source.tensors().size() == plain.tensors().size() + second_names);
         owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
-        load_calm(from, w.model);
+        load_model(from, w.model);
         temporary_folder const folder;
-        save_calm(folder.path("again"), w.model, from.description);
-        check_same_weights(plain, stored_weights::open(folder.path("again")));
+        save_model(folder.path("again"), w.model, from.description);
+        check_same_weights(plain, open_weights(folder.path("again")));
         for (auto const& tensor : plain.tensors())
             BOOST_TEST(std::ranges::equal(tensor.bytes, source.at(tensor.name).bytes), tensor.name);
         check_same_configuration(from.path(config_file), folder.path("again/config.json"));
@@ -176,20 +186,20 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_model_in_bf16_is_written_bit_for_bit_in_bf16, va
     constexpr configuration<> C = variant::value;
     auto const from = read_model_description(checkpoint(variant_name<C>(), "calm_bf16"));
     owned_model<calm_model<C>> w(from.vocabulary(), model_mode::inference);
-    load_calm(from, w.model);
+    load_model(from, w.model);
     temporary_folder const folder;
-    save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
+    save_weights(folder.path("again"), whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));
     // Also when saving rounds fp32 weights.
-    load_calm(read_model_description(checkpoint(variant_name<C>(), "calm")), w.model);
-    save_weights(folder.path("again"), detail::whole_parameters(w.model), stored_type::bf16);
+    load_model(read_model_description(checkpoint(variant_name<C>(), "calm")), w.model);
+    save_weights(folder.path("again"), whole_parameters(w.model), stored_type::bf16);
     check_same_weights(from.path(weights_file), folder.path("again"));
 }
 
 BOOST_AUTO_TEST_CASE(a_mismatching_configuration_lists_every_size) {
     auto const from = read_model_description(checkpoint("base", "calm"));
     owned_model<calm_model<two>> w(101, model_mode::inference);
-    auto const sentence = sentence_of([&] { load_calm(from, w.model); });
+    auto const sentence = sentence_of([&] { load_model(from, w.model); });
     for (char const* const part :
          {"patch_size: expected 2, found 4", "latent_size: expected 8, found 16",
           "autoencoder hidden_size: expected 24, found 32", "num_encoder_layers: expected 4, found 2",
@@ -199,7 +209,7 @@ BOOST_AUTO_TEST_CASE(a_mismatching_configuration_lists_every_size) {
     auto const kinds = sentence_of([&] {
         memory m;
         autoencoder<base.autoencoder> model(97);
-        load_autoencoder(from, model);
+        load_model(from, model);
     });
     BOOST_TEST(kinds.find("kind: expected 'an autoencoder', found 'a CALM'") != std::string::npos, kinds);
 }
@@ -211,7 +221,7 @@ BOOST_AUTO_TEST_CASE(our_model_is_read_back_with_its_description) {
     initialise(ctx, w.model.ae_model);
     temporary_folder const folder;
     auto const path = folder.path("model/");  // the trailing slash is ignored
-    save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "AA== 0\n"}, {"bigram", "counts"}});
+    save_model(path, w.model, describe_tiny(), {{"tokenizer.model", "AA== 0\n"}, {"bigram", "counts"}});
     BOOST_TEST(folder.content("model/tokenizer.model") == "AA== 0\n");
     BOOST_TEST(folder.content("model/bigram") == "counts");
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
@@ -237,8 +247,8 @@ BOOST_AUTO_TEST_CASE(our_model_is_read_back_with_its_description) {
     for (auto const& tensor : file.tensors()) BOOST_TEST(!tensor.name.starts_with("generative_head."));
 
     owned_model<calm_model<smallest>> other(7, model_mode::inference);
-    load_calm(from, other.model);
-    save_calm(folder.path("copy"), other.model, from.description);
+    load_model(from, other.model);
+    save_model(folder.path("copy"), other.model, from.description);
     check_same_weights(path + "/model.safetensors", folder.path("copy/model.safetensors"));
     check_same_configuration(path + "/config.json", folder.path("copy/config.json"));
 }
@@ -247,15 +257,15 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
-    save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "old"}, {"counts", "kept"}});
+    save_model(path, w.model, describe_tiny(), {{"tokenizer.model", "old"}, {"counts", "kept"}});
     std::ofstream log(path + "/metrics.jsonl", std::ios::app);
     log << "first\n" << std::flush;
-    auto const refused = sentence_of([&] { save_calm(path, w.model, describe_tiny()); });
+    auto const refused = sentence_of([&] { save_model(path, w.model, describe_tiny()); });
     BOOST_TEST(refused.find("expected a path that does not exist yet") != std::string::npos, refused);
     BOOST_TEST(folder.content("model/tokenizer.model") == "old");
 
     w.model.transformer.llama.child<"norm">().weight.value[0] = 42;
-    save_calm(path, w.model, describe_tiny(), {{"tokenizer.model", "new"}}, if_exists::replace);
+    save_model(path, w.model, describe_tiny(), {{"tokenizer.model", "new"}}, if_exists::replace);
     log << "second\n" << std::flush;
     BOOST_TEST(folder.content("model/tokenizer.model") == "new");
     BOOST_TEST(folder.content("model/counts") == "kept");
@@ -263,18 +273,18 @@ BOOST_AUTO_TEST_CASE(an_existing_directory_is_refused_or_replaced_as_a_whole) {
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
     BOOST_TEST(!std::filesystem::exists(folder.path("model.previous")));
     owned_model<calm_model<smallest>> other(7, model_mode::inference);
-    load_calm(read_model_description(path), other.model);
+    load_model(read_model_description(path), other.model);
     BOOST_TEST(other.model.transformer.llama.child<"norm">().weight.value[0] == 42);
 
     // A failed save leaves the old directory unchanged and no other files.
     BOOST_TEST(!sentence_of([&] {
-                    save_calm(path, w.model, describe_tiny(), {{"../escaped", "x"}}, if_exists::replace);
+                    save_model(path, w.model, describe_tiny(), {{"../escaped", "x"}}, if_exists::replace);
                 }).empty());
     BOOST_TEST(folder.content("model/tokenizer.model") == "new");
     BOOST_TEST(!std::filesystem::exists(folder.path("model.partial")));
     auto const file = folder.with("file", "text");
-    BOOST_TEST(!sentence_of([&] { save_calm(file, w.model, describe_tiny(), {}, if_exists::replace); }).empty());
-    BOOST_TEST(!sentence_of([&] { save_calm(folder.path("no/such/model"), w.model, describe_tiny()); }).empty());
+    BOOST_TEST(!sentence_of([&] { save_model(file, w.model, describe_tiny(), {}, if_exists::replace); }).empty());
+    BOOST_TEST(!sentence_of([&] { save_model(folder.path("no/such/model"), w.model, describe_tiny()); }).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
@@ -282,7 +292,7 @@ BOOST_AUTO_TEST_CASE(a_description_of_another_model_is_not_written) {
     temporary_folder const folder;
     auto d = describe_tiny();
     d.llama.hidden_size = 9;
-    auto const sentence = sentence_of([&] { save_calm(folder.path("model"), w.model, d); });
+    auto const sentence = sentence_of([&] { save_model(folder.path("model"), w.model, d); });
     BOOST_TEST(sentence.find("hidden_size: expected 8, found 9") != std::string::npos, sentence);
     BOOST_TEST(!std::filesystem::exists(folder.path("model")));
 }
@@ -335,7 +345,7 @@ BOOST_AUTO_TEST_CASE(files_that_contradict_each_other_are_refused) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto const path = folder.path("model");
-    save_calm(path, w.model, describe_tiny());
+    save_model(path, w.model, describe_tiny());
     auto d = describe_tiny();
     d.vocab_size = 8;
     write_config_json(path + "/config.json", d);
@@ -357,16 +367,15 @@ BOOST_AUTO_TEST_CASE(an_autoencoder_may_be_at_ae_path) {
     initialise(ctx, w.model);
     initialise(ctx, w.model.ae_model);
     temporary_folder const folder;
-    save_autoencoder(folder.path("autoencoder"), w.model.ae_model,
-                     describe_autoencoder<smallest.autoencoder>(7, {}, ours()));
+    save_model(folder.path("autoencoder"), w.model.ae_model, describe_model<smallest.autoencoder>(7, {}, ours()));
     auto d = describe_tiny();
     d.ae_path = "../autoencoder";
-    save_calm(folder.path("model"), w.model, d);
+    save_model(folder.path("model"), w.model, d);
     save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST((from.sizes == with_any_head(smallest)));
     owned_model<calm_model<smallest>> other(7, model_mode::inference);
-    load_calm(from, other.model);
+    load_model(from, other.model);
     BOOST_TEST(
         std::ranges::equal(other.model.ae_model.embed_tokens.weight.value, w.model.ae_model.embed_tokens.weight.value));
 
@@ -397,7 +406,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_names_itself_as_its_autoencoder_is_refused) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
-    save_calm(folder.path("model"), w.model, d);
+    save_model(folder.path("model"), w.model, d);
     save_weights(folder.path("model/model.safetensors"), parameters_of(w.model));  // without the autoencoder
     for (auto const* const path : {".", "../model", "./../model/."}) {
         d.ae_path = path;
@@ -414,7 +423,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_a_file_of_its_own_in_the_directory) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
     auto d = describe_tiny();
-    save_calm(folder.path("model"), w.model, d);
+    save_model(folder.path("model"), w.model, d);
     for (auto const* const name : {"", ".", "..", "/dev/stdin", "../../secret", "tok/t.model", "config.json",
                                    "model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin",
                                    "model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
@@ -453,14 +462,14 @@ template <model_configuration auto C> void check_input_is_kept() {
     owned_model<calm_model<C>> own(7, model_mode::inference);
     context<> ctx(3, 1);
     initialise(ctx, own.model);
-    save_calm(folder.path("model"), own.model, describe_calm<C>(7, {}, {}, ours()));
+    save_model(folder.path("model"), own.model, describe_model<C>(7, {}, {}, ours()));
     auto const from = read_model_description(folder.path("model"));
     BOOST_TEST((from.sizes.input == C.input));
     for (auto const kind : {input_kind::tokens, input_kind::latents, input_kind::both})
         BOOST_TEST(matches(reading(kind), from) == (kind == C.input));
     owned_model<calm_model<C>> again(7, model_mode::inference);
-    load_calm(from, again.model);
-    save_calm(folder.path("again"), again.model, from.description);
+    load_model(from, again.model);
+    save_model(folder.path("again"), again.model, from.description);
     check_same_weights(folder.path("model/model.safetensors"), folder.path("again/model.safetensors"));
     check_same_configuration(folder.path("model/config.json"), folder.path("again/config.json"));
 }
@@ -475,8 +484,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_input_of_a_backbone_is_saved, Input, inputs) {
 BOOST_AUTO_TEST_CASE(a_model_that_is_being_replaced_is_the_new_one) {
     owned_model<calm_model<smallest>> w(7, model_mode::inference);
     temporary_folder const folder;
-    save_calm(folder.path("model"), w.model, describe_tiny());
-    save_calm(folder.path("model/new"), w.model, describe_tiny());
+    save_model(folder.path("model"), w.model, describe_tiny());
+    save_model(folder.path("model/new"), w.model, describe_tiny());
     std::filesystem::remove(folder.path("model/model.safetensors"));  // half of the old files are gone
     auto const mark = [&](std::string const& text) { static_cast<void>(folder.with("model/replaced-by", text)); };
     mark("new");
@@ -500,14 +509,14 @@ BOOST_AUTO_TEST_CASE(weights_with_nan_are_neither_read_nor_written) {
     owned_model<calm_model<smallest>> own(7);
     initialise(context<>(1, 1), own.model);
     auto const path = folder.path("model");
-    save_calm(path, own.model, describe_tiny());
+    save_model(path, own.model, describe_tiny());
     auto const before = folder.content("model/model.safetensors");
     auto& weight = own.model.generator.hidden_embd.weight.value;  // (8, 8)
     std::string const place = "tensor 'mlp_generator.hidden_embd.weight', element [2, 3]";
     for (float const bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()}) {
         weight[2 * 8 + 3] = bad;
-        BOOST_CHECK_EXCEPTION(save_calm(path, own.model, describe_tiny(), {}, if_exists::replace), error,
+        BOOST_CHECK_EXCEPTION(save_model(path, own.model, describe_tiny(), {}, if_exists::replace), error,
                               says(errc::non_finite, place + ": expected a finite number to write"));
         BOOST_TEST(folder.content("model/model.safetensors") == before);
         BOOST_TEST(!std::filesystem::exists(path + ".partial"));
@@ -517,19 +526,19 @@ BOOST_AUTO_TEST_CASE(weights_with_nan_are_neither_read_nor_written) {
             std::filesystem::remove_all(broken);
             std::filesystem::copy(path, broken);
             std::vector<stored_tensor> tensors;
-            for (auto const& p : detail::whole_parameters(own.model))
+            for (auto const& p : whole_parameters(own.model))
                 tensors.push_back(to_store(p.name, p.shape, std::span<float const>(p.value.begin(), p.value.end())));
             write_safetensors(broken + "/model.safetensors", tensors, {{"format", "pt"}}, type);
             owned_model<calm_model<smallest>> other(7);
             auto const stored = read_model_description(broken);
             BOOST_CHECK_EXCEPTION(
-                load_calm(stored, other.model), error,
+                load_model(stored, other.model), error,
                 says(errc::non_finite, "broken/model.safetensors, " + place + ": expected a finite number"));
-            for (auto const& p : detail::whole_parameters(other.model))  // nothing changed
+            for (auto const& p : whole_parameters(other.model))  // nothing changed
                 BOOST_REQUIRE(std::all_of(p.value.begin(), p.value.end(), [](float x) { return x == 0; }));
         }
     }
     weight[2 * 8 + 3] = std::numeric_limits<float>::max();
-    save_calm(path, own.model, describe_tiny(), {}, if_exists::replace);
-    load_calm(read_model_description(path), own.model);
+    save_model(path, own.model, describe_tiny(), {}, if_exists::replace);
+    load_model(read_model_description(path), own.model);
 }

@@ -1,5 +1,5 @@
 // A CALM in the layout of the published models whose autoencoder is elsewhere.
-#include "calm/io/stored_model.hpp"
+#include "calm/io/read_model_description.hpp"
 
 #include <boost/test/unit_test.hpp>
 

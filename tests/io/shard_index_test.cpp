@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "calm/io/open_weights.hpp"
 #include "calm/io/stored_weights.hpp"
 #include "support/archives.hpp"
 #include "support/sentences.hpp"
@@ -44,7 +45,7 @@ struct sharded_model {
     }
     [[nodiscard]] std::string open(std::string const& index) const {
         static_cast<void>(folder.with(index_name, index));
-        return complaint([&] { static_cast<void>(stored_weights::open(folder.path(""))); });
+        return complaint([&] { static_cast<void>(open_weights(folder.path(""))); });
     }
 };
 
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_CASE(several_files_are_one_table) {
           with(two_files, R"("total_size":36)", ""), with(two_files, "36", R"(36,"more":[1])")})
         BOOST_TEST(model.open(index) == "read");
     static_cast<void>(model.folder.with(index_name, two_files));
-    auto const weights = stored_weights::open(model.folder.path(""));
+    auto const weights = open_weights(model.folder.path(""));
     BOOST_TEST((weights.layout() == weights_layout::sharded_safetensors));
     BOOST_TEST(weights.files() == 2U);
     BOOST_TEST(weights.path() == model.folder.path(index_name));
@@ -85,9 +86,9 @@ BOOST_AUTO_TEST_CASE(the_one_file_is_taken_before_several) {
     sharded_model const model;
     static_cast<void>(model.folder.with(index_name, two_files));
     model.write("model.safetensors", {"only"});
-    BOOST_TEST(stored_weights::open(model.folder.path("")).tensors().size() == 1U);
+    BOOST_TEST(open_weights(model.folder.path("")).tensors().size() == 1U);
     temporary_folder const empty;
-    auto const said = complaint([&] { static_cast<void>(stored_weights::open(empty.path(""))); });
+    auto const said = complaint([&] { static_cast<void>(open_weights(empty.path(""))); });
     BOOST_TEST(has(said, "expected model.safetensors, pytorch_model.bin or the .index.json of either, found none"));
 }
 
@@ -104,7 +105,7 @@ BOOST_AUTO_TEST_CASE(several_archives_of_torch_are_one_table_too) {
         static_cast<void>(folder.with("pytorch_model.bin.index.json",
                                       std::string(R"({"metadata":{"total_size":)") + total +
                                           R"(},"weight_map":{"a":"1.bin","tied":"1.bin","b":"2.bin"}})"));
-        auto const weights = stored_weights::open(folder.path(""));
+        auto const weights = open_weights(folder.path(""));
         BOOST_TEST((weights.layout() == weights_layout::sharded_pytorch));
         BOOST_TEST(weights.tensors().size() == 3U);
     }

@@ -1,6 +1,8 @@
 // Weights in memory whose type differs from the file's.
 #include "calm/emulated.hpp"
-#include "calm/io/weights.hpp"
+#include "calm/io/load_weights.hpp"
+#include "calm/io/save_weights.hpp"
+#include "calm/io/tensor_alias.hpp"
 
 #include <boost/test/unit_test.hpp>
 

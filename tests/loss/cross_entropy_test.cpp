@@ -57,10 +57,10 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
             for (complex const& l : twin.loss) total += scale * l;
             return total;
         };
-        check_slopes(
+        check_by_differences(
             "x", real.dx.data(), R * D,
             [&](index_t i) { return complex_slope(twin.x[static_cast<std::size_t>(i)], f); }, 6);
-        check_slopes(
+        check_by_differences(
             "table", real.dtable.data(), V * D,
             [&](index_t i) { return complex_slope(twin.table[static_cast<std::size_t>(i)], f); }, 12, 1e-9);
         for (std::size_t r = 0; r < real.loss.size(); ++r) BOOST_TEST(near(real.loss[r], twin.loss[r].real(), 1e-12));
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
 // With bf16 products a device computes logits from rounded factors and rounds both them and their gradients. Covered
 // are one and several targets per row, some equal, and a vocabulary that is not a multiple of 16 bytes. Each loss is
 // off by at most 2^-7 of the sum of |x e|; gradients are off by the rounding of both factors.
-BOOST_AUTO_TEST_CASE(slopes_are_rounded_where_products_are) {
+BOOST_AUTO_TEST_CASE(gradients_are_rounded_where_products_are) {
     constexpr index_t width = 8, R = 70, V = 131;
     for (index_t const each : {1, 3}) {
         std::vector<token_id> ids;

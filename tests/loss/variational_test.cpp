@@ -44,10 +44,10 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
             for (double& g : *d) g -= 1;  // the previous value
         std::vector<complex> cm(mean.begin(), mean.end()), cl(log_std.begin(), log_std.end());
         auto const f = [&] { return scale * clamped_kl_sum(ctx, seen(cm), seen(cl), clamp); };
-        check_slopes(
+        check_by_differences(
             "mean", dmean.data(), R * L, [&](index_t i) { return complex_slope(cm[static_cast<std::size_t>(i)], f); },
             40);
-        check_slopes(
+        check_by_differences(
             "log_std", dlog_std.data(), R * L,
             [&](index_t i) { return complex_slope(cl[static_cast<std::size_t>(i)], f); }, 40);
     }

@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(its_gradients_match_central_differences, Input, in
     for (auto const& q : p.params) {
         if (q.name.starts_with("mlp_generator")) continue;
         auto const gradient = copied(q.grad, q.size);
-        check_slopes(
+        check_by_differences(
             q.name, gradient.data(), q.size,
             [&](index_t i) {
                 double& element = q.value[i];

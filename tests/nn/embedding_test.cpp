@@ -17,7 +17,7 @@ BOOST_AUTO_TEST_CASE(gradients_by_the_complex_step) {
     auto const dy = draws<double>(18, 1);
     auto const s = real.model.forward(real.ctx, ids());
     real.model.backward(real.ctx, s, matrix_view<double const, 3>(dy.data(), extents<dyn, 3>(6)));
-    check_slopes(
+    check_by_differences(
         "weight", real.params[0].grad, 33,
         [&](index_t i) {
             return complex_slope(twin.params[0].value[i], [&] {

@@ -155,9 +155,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_read_another_text_do_not_evaluate) {
             return text;
         },
         alike);
-    BOOST_TEST(has(other, "sum of the text: rank 1 has '"), other);
+    BOOST_TEST(has(other, "checksum of the text: rank 1 has '"), other);
     auto const longer = heard([](int rank) { return text_of(8 + rank); }, alike);
-    BOOST_TEST(has(longer, "sum of the text: rank 1 has '"), longer);
+    BOOST_TEST(has(longer, "checksum of the text: rank 1 has '"), longer);
     auto const more =
         heard(same, [](int rank) { return evaluation_settings{.block_tokens = block, .samples = 4 + rank}; });
     BOOST_TEST(has(more, "samples: rank 1 has '5', rank 0 has '4'"), more);

@@ -457,7 +457,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_begin_differently_do_not_train) {
                                   train_autoencoder(ctx, model, source, r, callbacks, ranks);
                               }),
                           error, [](error const& e) {
-                              return e.code() == errc::distributed && has(e.what(), "sum of the weights: rank 1 has '");
+                              return e.code() == errc::distributed &&
+                                     has(e.what(), "checksum of the weights: rank 1 has '");
                           });
     // So do settings that decide when ranks evaluate and save together.
     using change = std::function<void(autoencoder_recipe&)>;

@@ -9,7 +9,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/runs/run_directory.hpp"
 #include "calm/train/session.hpp"
 
@@ -58,10 +62,9 @@ struct autoencoder_run {
     }
     recipe_record record() const { return record_of(recipe, 3); }
     void save(std::string const& directory) {
-        save_autoencoder(directory, own.model,
-                         describe_autoencoder<small.autoencoder>(vocabulary, recipe.objective, {}));
+        save_model(directory, own.model, describe_model<small.autoencoder>(vocabulary, recipe.objective, {}));
     }
-    void load(std::string const& directory) { load_autoencoder(read_model_description(directory), own.model); }
+    void load(std::string const& directory) { load_model(read_model_description(directory), own.model); }
     void train(context<>& ctx, text_blocks& blocks, training_callbacks const& callbacks) {
         train_autoencoder(ctx, own.model, blocks, recipe, callbacks);
     }
@@ -84,9 +87,9 @@ struct calm_run {
     }
     recipe_record record() const { return record_of(recipe, 3); }
     void save(std::string const& directory) {
-        save_calm(directory, own.model, describe_calm<small>(vocabulary, recipe.objective, {}, {}));
+        save_model(directory, own.model, describe_model<small>(vocabulary, recipe.objective, {}, {}));
     }
-    void load(std::string const& directory) { load_calm(read_model_description(directory), own.model); }
+    void load(std::string const& directory) { load_model(read_model_description(directory), own.model); }
     void train(context<>& ctx, text_blocks& blocks, training_callbacks const& callbacks) {
         train_calm(ctx, own.model, blocks, recipe, callbacks);
     }

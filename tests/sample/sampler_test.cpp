@@ -28,7 +28,7 @@ public:
     void operator()(std::span<token_id> out) {
         for (std::size_t i = 0; i < out.size(); i += 2) {
             out[i] = 7;
-            out[i + 1] = static_cast<token_id>(detail::pick(p_, detail::uniform53(random_)));
+            out[i + 1] = static_cast<token_id>(detail::pick(p_, random_.uniform_double()));
         }
     }
 

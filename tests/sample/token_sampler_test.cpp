@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(draws_follow_the_distribution) {
         random_sequence random({7, stream::choice, 0});
         constexpr int n = 200'000;
         std::array<int, 4> counts{};
-        for (int i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(distribution.draw(detail::uniform53(random)))];
+        for (int i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(distribution.draw(random.uniform_double()))];
         for (token_id id = 0; id < 4; ++id) {
             double const p = distribution.probability(id);
             double const error = std::sqrt(p * (1 - p) / n);

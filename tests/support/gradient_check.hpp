@@ -66,8 +66,8 @@ inline std::vector<index_t> some(index_t n, index_t count) {
 
 // Compares gradient (n) with slope(i) at some indices: relative error 1e-10, floor 1/1000 of the largest gradient.
 template <class Slope>
-void check_slopes(std::string const& name, double const* gradient, index_t n, Slope const& slope, index_t count = 10,
-                  double bound = 1e-10) {
+void check_by_differences(std::string const& name, double const* gradient, index_t n, Slope const& slope,
+                          index_t count = 10, double bound = 1e-10) {
     double largest = 0;
     for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(gradient[i]));
     for (index_t const i : some(n, count)) {
@@ -83,7 +83,7 @@ template <class F> void check_central_differences(std::vector<flat_param<double>
     std::vector<std::vector<double>> gradients;
     for (auto const& p : params) gradients.push_back(copied(p.grad, p.size));
     for (std::size_t k = 0; k < params.size(); ++k)
-        check_slopes(
+        check_by_differences(
             params[k].name, gradients[k].data(), params[k].size,
             [&](index_t i) {
                 double& element = params[k].value[i];
@@ -139,12 +139,12 @@ void check_layer(index_t rows, Layer<double> layer = {}, Layer<complex> complex_
     double value = 0;
     for (std::size_t i = 0; i < y.size(); ++i) value += y[i] * dy[i];
     BOOST_TEST(near(value, f().real(), 1e-11));
-    check_slopes(
+    check_by_differences(
         "x", dx.data(), static_cast<index_t>(dx.size()),
         [&](index_t i) { return complex_slope(cx[static_cast<std::size_t>(i)], f); }, count);
     BOOST_REQUIRE(real.params.size() == twin.params.size());
     for (std::size_t k = 0; k < real.params.size(); ++k)
-        check_slopes(
+        check_by_differences(
             real.params[k].name, real.params[k].grad, real.params[k].size,
             [&](index_t i) { return complex_slope(twin.params[k].value[i], f); }, count);
 }

@@ -178,11 +178,11 @@ void check_head_by_complex_step(index_t R, index_t N, Surrogate const& surrogate
     };
     BOOST_TEST(near(loss, f().real(), 1e-12));
     auto const slope = [&](complex& element) { return 0.7 * complex_slope(element, f); };
-    check_slopes("hidden", dhidden.data(), std::ssize(dhidden),
-                 [&](index_t i) { return slope(ch[static_cast<std::size_t>(i)]); });
+    check_by_differences("hidden", dhidden.data(), std::ssize(dhidden),
+                         [&](index_t i) { return slope(ch[static_cast<std::size_t>(i)]); });
     BOOST_REQUIRE(real.params.size() == twin.params.size());
     for (std::size_t k = 0; k < real.params.size(); ++k)
-        check_slopes(
+        check_by_differences(
             real.params[k].name, real.params[k].grad, real.params[k].size,
             [&](index_t i) { return slope(twin.params[k].value[i]); }, 4);
 }

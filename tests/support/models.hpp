@@ -44,13 +44,15 @@ struct two_variant {
     static constexpr configuration<> value = two;
 };
 
-// A variant of the fixtures on a device.
+// A variant of the fixtures on a device. Under the sanitizers one device for each.
 template <class Variant, class Backend> struct variant_on {
     static constexpr configuration<> value = Variant::value;
     using backend = Backend;
 };
-using variants_on_devices = boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
-                                             variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>;
+using variants_on_devices =
+    std::conditional_t<is_sanitized, boost::mpl::list<variant_on<two_variant, cpu>, variant_on<base_variant, emulated>>,
+                       boost::mpl::list<variant_on<base_variant, cpu>, variant_on<two_variant, cpu>,
+                                        variant_on<base_variant, emulated>, variant_on<two_variant, emulated>>>;
 
 // Memory of a model under test.
 struct memory {

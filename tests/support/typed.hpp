@@ -20,6 +20,7 @@
 #include "calm/tensor/core/context.hpp"
 #include "calm/tensor/core/tensor.hpp"
 #include "calm/tensor/detail/expr/operands.hpp"
+#include "support/sanitized.hpp"
 
 namespace calm::test {
 
@@ -121,8 +122,11 @@ template <class Backend, class T> struct test_device {
     using vector = tensor<extents<dyn>>;
     using context = calm::context<Backend>;
 };
-// Block kernels run on the emulated device, where they run as on `blocks` and are checked as well.
-using test_devices = boost::mpl::list<test_device<cpu, float>, test_device<cpu, double>, test_device<emulated, float>>;
+// Block kernels run on the emulated device, where they run as on `blocks` and are checked as well. The sanitizers see
+// the same loads and stores in double.
+using test_devices = std::conditional_t<
+    is_sanitized, boost::mpl::list<test_device<cpu, float>, test_device<emulated, float>>,
+    boost::mpl::list<test_device<cpu, float>, test_device<cpu, double>, test_device<emulated, float>>>;
 // For kernels that split their work differently on the host than on a device.
 using devices_and_blocks = boost::mpl::push_front<test_devices, test_device<blocks, float>>::type;
 using scalars = boost::mpl::list<float, double>;

@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(facts_that_lie_are_refused) {
         calm::token_file_facts facts;
         std::memcpy(&facts, whole.data() + body.size(), sizeof facts);
         change(facts);
-        calm::portion_sum sum;
+        calm::checksum sum;
         sum.add(std::as_bytes(std::span(bytes)));
         facts.body = sum.value();
         facts.own = calm::detail::own_sum(facts);

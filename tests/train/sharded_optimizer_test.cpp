@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(ranks_with_different_weights_or_settings_are_reported) {
                          shares.require_same_settings({{"one", "1"}, {"two", weight || !other ? "2" : "3"}});
                      }),
             error, [&](error const& e) {
-                return e.code() == errc::distributed && has(e.what(), weight ? "sum of the weights: rank 2 has '"
+                return e.code() == errc::distributed && has(e.what(), weight ? "checksum of the weights: rank 2 has '"
                                                                              : "two: rank 2 has '3', rank 0 has '2'");
             });
 }

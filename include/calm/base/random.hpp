@@ -145,6 +145,12 @@ public:
         return words_.v[lane_++];
     }
     constexpr float uniform() { return uniform_from(next()); }  ///< in [0, 1), from the next word
+    /// In [0, 1) with 53 bits, from the next two words: for large pools 24 bits are too few.
+    constexpr double uniform_double() {
+        std::uint64_t const high = next() >> 5;
+        std::uint64_t const low = next() >> 6;
+        return static_cast<double>((high << 26) | low) * 0x1p-53;
+    }
     /// In [0, n), n > 0, from the next word.
     constexpr std::uint32_t below(std::uint32_t n) { return calm::below(next(), n); }
 

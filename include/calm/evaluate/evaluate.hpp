@@ -4,6 +4,7 @@
 /// (docs/mathematics/scores.md). Sizes: B blocks, P patches per block, K tokens per patch, N samples.
 /// \shows{examples/13_saved_model.cpp,main}
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/checksum.hpp"
 #include "calm/evaluate/detail/brier_scoring.hpp"
 #include "calm/evaluate/detail/likelihood_scoring.hpp"
 #include "calm/evaluate/detail/random_subset.hpp"
@@ -66,16 +68,14 @@ template <class F> void for_each_block(block_source const& blocks, index_t block
 template <class Rule, class F>
 void for_each_block(block_source const& blocks, settings_of_evaluation<Rule> const& s, index_t K, process_group* ranks,
                     F const& f) {
-    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15;  // odd, so that every token changes the sum
-    std::uint64_t sum = s.seed;
+    checksum sum;
     for_each_block(blocks, s.block_tokens, K, [&](index_t number, std::span<token_id const> block) {
-        if (ranks != nullptr)
-            for (token_id const id : block) sum = factor * (sum + static_cast<std::uint64_t>(id) + 1);
+        if (ranks != nullptr) sum.add(std::as_bytes(block));
         f(number, block);
     });
     if (ranks == nullptr) return;
     auto all = settings_of(s);
-    all.push_back({"sum of the text", std::to_string(sum)});
+    all.push_back({"checksum of the text", std::to_string(sum.value())});
     patient_wait const patience(*ranks);
     require_same_settings(*ranks, all);
 }
@@ -161,16 +161,37 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
     return e;
 }
 
+// Blocks to evaluate on: a block_source, or tokens in memory, one block after another.
+class evaluation_blocks {
+public:
+    template <class Source>
+    requires std::convertible_to<Source const&, block_source> evaluation_blocks(Source const& source) :
+        source_(source) {}
+    template <class Tokens>
+    requires std::convertible_to<Tokens const&, std::span<token_id const>> evaluation_blocks(Tokens const& tokens) :
+        tokens_(tokens) {}
+
+    [[nodiscard]] block_source of(index_t block_tokens) const {
+        return source_ ? source_ : blocks_in(tokens_, static_cast<std::size_t>(block_tokens));
+    }
+
+private:
+    block_source source_;
+    std::span<token_id const> tokens_;
+};
+
 }  // namespace detail
 
 /// Evaluates an autoencoder on all patches or on a uniformly random subset of settings.positions; the noise per patch
-/// does not depend on the subset. Here and below several ranks may share the work, each with its own identical model,
-/// source and context. All get an evaluation that is bit-identical to one rank's. `ranks` is this rank's process
-/// group, or null for one rank. Throws errc::distributed unless all ranks have the same blocks and settings.
+/// does not depend on the subset. Here and below `given` is a block_source, or the tokens of all blocks in memory, one
+/// block after another. Several ranks may share the work, each with its own identical model, source and context. All
+/// get an evaluation that is bit-identical to one rank's. `ranks` is this rank's process group, or null for one rank.
+/// Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
-                          block_source const& blocks, special_tokens const& special,
+                          detail::evaluation_blocks const& given, special_tokens const& special,
                           evaluation_settings const& settings, process_group* ranks = nullptr) {
+    auto const blocks = given.of(settings.block_tokens);
     evaluation e;
     e.block = settings.block_tokens;
     e.seed = settings.seed;
@@ -198,12 +219,13 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 /// Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
 /// vocabulary, and the errors of the source.
 template <class Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
+evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::evaluation_blocks const& given,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
                           std::optional<typename Model::objective> const& objective = {},
                           process_group* ranks = nullptr) {
     constexpr index_t K = Model::K;
     evaluation e = detail::begun(settings, table, model.vocabulary());
+    auto const blocks = given.of(settings.block_tokens);
     detail::reseeded const scope_of_seed(ctx, settings.seed);
     detail::chosen_parts chosen(blocks, settings, K, special);
     auto const screen = screen_if_faster<typename Model::scalar>(ctx, model.ae_model.embed_tokens.weight.read());
@@ -222,11 +244,12 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
 /// Evaluates a model with exact next-token probabilities: only the collision term uses N samples (likelihood_scoring).
 /// Adds cross-entropy, perplexity and, given the bytes of every token in the vocabulary, bits per byte, all at T = 1.
 template <gives_logits Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source const& blocks,
+evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::evaluation_blocks const& given,
                           special_tokens const& special, bigram_table const* table,
                           token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
                           process_group* ranks = nullptr) {
     evaluation e = detail::begun(settings, table, model.vocabulary());
+    auto const blocks = given.of(settings.block_tokens);
     detail::chosen_parts chosen(blocks, settings, 1, special);
     likelihood_scoring<Model, Backend> scores(ctx, model, table, settings, special.pad, bytes_of_tokens, ranks);
     detail::for_each_block(blocks, settings, 1, ranks, [&](index_t number, std::span<token_id const> block) {
@@ -235,34 +258,6 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, block_source cons
     scores.report_to(e);
     e.skipped = chosen.skipped();
     return e;
-}
-
-/// Evaluates an autoencoder on blocks in memory, one after another.
-template <autoencoder_configuration C, class Space>
-evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
-                          std::span<token_id const> blocks, special_tokens const& special,
-                          evaluation_settings const& settings, process_group* ranks = nullptr) {
-    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          settings, ranks);
-}
-/// Evaluates a language model on blocks in memory.
-template <class Model, class Backend>
-requires(!gives_logits<Model>) evaluation
-    evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks, special_tokens const& special,
-                   bigram_table const* table, evaluation_settings const& settings,
-                   std::optional<typename Model::objective> const& objective = {}, process_group* ranks = nullptr) {
-    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          table, settings, objective, ranks);
-}
-
-/// Evaluates a model with next-token probabilities on blocks in memory.
-template <gives_logits Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, std::span<token_id const> blocks,
-                          special_tokens const& special, bigram_table const* table,
-                          token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
-                          process_group* ranks = nullptr) {
-    return evaluate_model(ctx, model, blocks_in(blocks, static_cast<std::size_t>(settings.block_tokens)), special,
-                          table, settings, bytes_of_tokens, ranks);
 }
 
 }  // namespace calm

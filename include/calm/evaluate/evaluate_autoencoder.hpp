@@ -2,7 +2,7 @@
 /// \file
 /// How well an autoencoder reconstructs the tokens of unseen text (docs/mathematics/autoencoder.md). Sizes: K tokens
 /// per patch, L latent.
-/// \shows{tests/train/evaluate_test.cpp,a_decoded_pad_is_no_right_token}
+/// \shows{tests/evaluate/evaluate_test.cpp,a_decoded_pad_is_no_right_token}
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Results of an evaluation: a value, a JSON line for programs, a table for people.
-/// \shows{tests/train/evaluate_test.cpp,an_evaluation_is_one_json_object_and_a_table}
+/// \shows{tests/evaluate/evaluate_test.cpp,an_evaluation_is_one_json_object_and_a_table}
 
 #include <array>
 #include <cstdint>

@@ -22,9 +22,9 @@
 #include "calm/io/detail/rounded_type.hpp"
 #include "calm/io/detail/whole_directory.hpp"
 #include "calm/io/detail/write_weights.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/io/stored_model.hpp"
-#include "calm/io/stored_weights.hpp"
-#include "calm/io/weights.hpp"
+#include "calm/io/tensor_alias.hpp"
 
 namespace calm {
 

@@ -75,12 +75,12 @@ void run_add_chunk(context<cpu> const& ctx, running_sum<T>* sums, T* loss, vocab
     });
 }
 template <class T>
-void run_chunk_slopes(context<cpu> const& ctx, T* slopes, running_sum<T> const* sums, vocabulary_part<T> const& z,
-                      row_targets const& targets, double scale) {
+void run_chunk_gradient(context<cpu> const& ctx, T* dz, running_sum<T> const* sums, vocabulary_part<T> const& z,
+                        row_targets const& targets, double scale) {
     ctx.parallel_ranges(z.rows, 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
             T const* const logits = z.logits + i * z.stride;
-            T* const row = slopes + i * z.stride;
+            T* const row = dz + i * z.stride;
             T const shift = sums[i].log_sum();
             for_pieces<T>(0, z.width, [&]<class V>(index_t j) {
                 store(row + j, math::exp(load<V>(logits + j) - splat<V>(shift)) * splat<V>(static_cast<T>(scale)));
@@ -156,10 +156,10 @@ void cross_entropy_of_rows(context<Backend>& ctx, cross_entropy_operands<T, W, D
         for (index_t v0 = 0; v0 < vocabulary; v0 += width) {
             arena_scope const of_chunk(ctx.workspace);
             auto const z = part_of(v0);
-            auto slopes = z;
-            if constexpr (!std::is_same_v<Stored, T>) slopes.logits = take();
-            run_chunk_slopes(ctx, slopes.logits, sums.data(), z, of_rows, of.scale);
-            auto const dz = logits_of<Backend>(slopes);
+            auto gradient = z;
+            if constexpr (!std::is_same_v<Stored, T>) gradient.logits = take();
+            run_chunk_gradient(ctx, gradient.logits, sums.data(), z, of_rows, of.scale);
+            auto const dz = logits_of<Backend>(gradient);
             auto const e = rows(of.table, v0, z.width);
             matmul(ctx, rows(of.dx, r0, n), dz, e, {.mode = v0 == 0 ? into::overwrite : into::accumulate});
             if (of.dtable.data() != nullptr)

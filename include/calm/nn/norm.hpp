@@ -54,8 +54,8 @@ struct rms_norm_layer {
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         with_numbers(
-            [&](auto const& slopes) {
-                rms_norm_back(ctx, dx, weight.gradient(), slopes, s.x, weight.read(), s.r, residual.rows);
+            [&](auto const& grad_output) {
+                rms_norm_back(ctx, dx, weight.gradient(), grad_output, s.x, weight.read(), s.r, residual.rows);
             },
             dy);
     }
@@ -99,8 +99,8 @@ template <index_t D, class Space = space<>, result_as Result = result_as::number
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   matrix_view<T, D, Backend> const& dx, addend<T, D, Backend> const& residual = {}) {
         with_numbers(
-            [&](auto const& slopes) {
-                layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), slopes,
+            [&](auto const& grad_output) {
+                layer_norm_back(ctx, dx, weight.gradient(), bias.gradient(), grad_output,
                                 {.x = s.x, .w = weight.read(), .mean = s.mean, .r = s.r}, residual.rows);
             },
             dy);

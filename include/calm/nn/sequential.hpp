@@ -54,8 +54,8 @@ struct elementwise_layer {
     /// x, dy and dx must have the same storage type.
     void backward(context<Backend>& ctx, saved_activations const& s, activations<T const, D, Backend> const& dy,
                   activations<T, D, Backend> const& dx) {
-        with_numbers([&](auto const& x, auto const& slopes,
-                         auto const& to) { differentiate(ctx, Function::of(wrt(x, to)), slopes); },
+        with_numbers([&](auto const& x, auto const& grad_output,
+                         auto const& to) { differentiate(ctx, Function::of(wrt(x, to)), grad_output); },
                      s.x, dy, dx);
     }
     template <class Visitor> void visit(Visitor&) {}

@@ -12,11 +12,12 @@
 ///
 ///     run_directory run("model");
 ///     auto const from = run.newest();
-///     if (from) load_calm(read_model_description(from->directory), model), blocks.seek(from->record.data);
+///     if (from) load_model(read_model_description(from->directory), model), blocks.seek(from->record.data);
 ///     training_callbacks callbacks;
 ///     callbacks.resume = [&](training_state& state) { if (from) restore_training(from->directory, state); };
 ///     callbacks.checkpoint = [&](training_state const& state, state_after) {
-///         run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_calm(d, model, description); });
+///         run.save({state, seed, blocks.position()}, [&](std::string const& d) { save_model(d, model, description);
+///         });
 ///     };
 ///     train_calm(ctx, model, blocks, recipe, callbacks);
 /// \shows{tests/runs/run_directory_test.cpp,scores_on_other_text_do_not_compare}
@@ -52,7 +53,7 @@ struct found_checkpoint {
 /// One process holds it at a time, until the object is destroyed or the process ends in any way.
 class run_directory {
 public:
-    /// Writes the files of a model directory to a path that does not exist yet, e.g. with save_calm.
+    /// Writes the files of a model directory to a path that does not exist yet, e.g. with save_model.
     using write_model = std::function<void(std::string const& directory)>;
 
     /// Whether a run could begin or resume at a path: nothing is there, or an empty directory, or a run.

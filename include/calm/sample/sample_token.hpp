@@ -74,7 +74,7 @@ std::vector<sampling_cost> sample_next(context<Backend>& ctx, Model const& model
                         auto const& [draws, first] = rngs[static_cast<std::size_t>(row)].noise;
                         random_sequence choice(draws, static_cast<std::uint64_t>(first));
                         distribution.set(logits, rule);
-                        tokens[static_cast<std::size_t>(row)] = distribution.draw(detail::uniform53(choice));
+                        tokens[static_cast<std::size_t>(row)] = distribution.draw(choice.uniform_double());
                     });
     return std::vector<sampling_cost>(rngs.size(), sampling_cost{1, false});
 }

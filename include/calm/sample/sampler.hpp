@@ -123,7 +123,7 @@ public:
     /// For patches of K tokens. The batch rule takes its only random number from `choice` here.
     acceptance_sampler(sampler const& rule, std::size_t K, random_sequence& choice) : rule_(rule), K_(K) {
         if (rule_.rule != sampling_rule::batch) return;
-        uniform_ = detail::uniform53(choice);
+        uniform_ = choice.uniform_double();
         next_forecast_ = batch_forecast({}, rule_.n, rule_.max_draws, uniform_).draws_needed();
     }
 
@@ -149,7 +149,7 @@ public:
             else if (done_.draws == rule_.max_draws) {
                 done_.capped = rule_.rule == sampling_rule::exact;
                 decide(batch_choice(pool_, K_, rule_.n,
-                                    rule_.rule == sampling_rule::batch ? uniform_ : detail::uniform53(choice)));
+                                    rule_.rule == sampling_rule::batch ? uniform_ : choice.uniform_double()));
             }
         }
         if (rule_.rule == sampling_rule::batch && !decided_ && done_.draws >= next_forecast_) look_ahead();
@@ -171,7 +171,7 @@ private:
         auto const last = static_cast<std::size_t>(done_.draws) - 1;
         if (coin_flip_ > 0) {  // accepts with probability P^fraction, using only draws from P
             if (equals_attempt(last)) return true;
-            if (detail::uniform53(choice) < rule_.fraction / static_cast<double>(coin_flip_))
+            if (choice.uniform_double() < rule_.fraction / static_cast<double>(coin_flip_))
                 begin_attempt();
             else
                 ++coin_flip_;

@@ -68,8 +68,8 @@ inline std::string unicode_versions(tokenizer const& tokenizer) {
 // The size and a checksum of a file's bytes.
 inline std::string content_of(std::string const& path) {
     auto const file = open_for_reading(path);
-    std::vector<std::byte> portion(portion_sum::portion);
-    portion_sum sum;
+    std::vector<std::byte> portion(checksum_portion);
+    checksum sum;
     std::uint64_t size = 0;
     for (bool ended = false; !ended;) {
         std::size_t held = 0;

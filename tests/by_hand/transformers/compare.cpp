@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "calm/io/convert_model.hpp"
-#include "calm/io/model_directory.hpp"
+#include "calm/io/describe_model.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
+#include "calm/io/save_model.hpp"
 #include "calm/model/owned_model.hpp"
 
 namespace {
@@ -60,7 +63,7 @@ void write(std::string const& path, std::vector<float> const& all) {
 template <calm::autoregressive_configuration C> void compare(std::string const& folder, std::string const& name) {
     auto const from = calm::read_model_description(folder + "/" + name);
     calm::owned_model<calm::autoregressive_model<C>> own(from.vocabulary(), calm::model_mode::inference);
-    load_autoregressive(from, own.model);
+    load_model(from, own.model);
     auto const ours = logits(own.model, folder), theirs = numbers<float>(folder + "/" + name + ".logits");
     float most = 0, largest = 0;
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -69,7 +72,7 @@ template <calm::autoregressive_configuration C> void compare(std::string const& 
     }
     std::printf("%s: largest difference %.2e of %zu logits up to %.2f\n", name.c_str(), most, ours.size(), largest);
     auto const saved = folder + "/saved_" + name, converted = folder + "/converted_" + name;
-    save_autoregressive(saved, own.model, from.description, {}, calm::if_exists::replace);
+    save_model(saved, own.model, from.description, {}, calm::if_exists::replace);
     std::filesystem::remove_all(converted);
     calm::convert_model(from.directory, converted);
     write(saved, ours);
@@ -86,8 +89,8 @@ template <calm::autoregressive_configuration C> void make(std::string const& fol
     calm::calm_description ours;
     ours.configuration = name;
     ours.data.emplace();
-    save_autoregressive(folder + "/" + name, own.model, calm::describe_autoregressive<C>(vocabulary, std::move(ours)),
-                        {}, calm::if_exists::replace);
+    save_model(folder + "/" + name, own.model, calm::describe_model<C>(vocabulary, std::move(ours)), {},
+               calm::if_exists::replace);
     write(folder + "/" + name, logits(own.model, folder));
 }
 

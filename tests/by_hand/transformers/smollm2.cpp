@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/read_model_description.hpp"
 #include "calm/model/owned_model.hpp"
 
 namespace {
@@ -39,7 +40,7 @@ int main(int count, char** arguments) {
     std::string const folder = arguments[2];
     auto const from = calm::read_model_description(arguments[1]);
     calm::owned_model<calm::autoregressive_model<smollm2>> own(from.vocabulary(), calm::model_mode::inference);
-    load_autoregressive(from, own.model);
+    load_model(from, own.model);
 
     auto const ids = numbers<std::int32_t>(folder + "/tokens");
     std::vector<calm::token_id> const tokens(ids.begin(), ids.end());

@@ -121,7 +121,7 @@ private:
             one.probability = distribution.probability(next);
             one.collision = distribution.collision();
             auto random = choices(0, number, p);
-            for (auto& token : one.drawn) token = distribution.draw(detail::uniform53(random));
+            for (auto& token : one.drawn) token = distribution.draw(random.uniform_double());
         });
         if (sum.tokens > 0) blocks_.add(number, sum);
     }
@@ -165,7 +165,7 @@ private:
                 collisions[depth] += equal * (equal - 1) / (N * (N - 1)) * distribution.collision();
                 if (depth + 1 < brier_orders) {
                     std::vector<token_id> next(static_cast<std::size_t>(last - first));
-                    for (auto& token : next) token = distribution.draw(detail::uniform53(random));
+                    for (auto& token : next) token = distribution.draw(random.uniform_double());
                     count_collisions(p, next, random, collisions);
                 }
                 prefix_.pop_back();

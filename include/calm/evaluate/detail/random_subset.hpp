@@ -29,7 +29,7 @@ public:
 private:
     std::uint64_t below(std::uint64_t n) {
         if (n <= std::numeric_limits<std::uint32_t>::max()) return random_.below(static_cast<std::uint32_t>(n));
-        return static_cast<std::uint64_t>(std::floor(uniform53(random_) * static_cast<double>(n)));
+        return static_cast<std::uint64_t>(std::floor(random_.uniform_double() * static_cast<double>(n)));
     }
 
     random_sequence random_;

@@ -470,9 +470,4 @@ inline std::string config_json_text(model_description const& description) {
     }
 }
 
-// Writes a config.json atomically. Throws errc::storage.
-inline void write_config_json(std::string const& path, model_description const& description) {
-    replace_file(path, config_json_text(description));
-}
-
 }  // namespace calm

@@ -16,7 +16,6 @@
 #include "calm/io/detail/rounded_type.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
 #include "calm/io/safetensors.hpp"
-#include "calm/io/stored_weights.hpp"
 
 namespace calm::detail {
 

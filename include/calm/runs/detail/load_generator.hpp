@@ -1,5 +1,6 @@
 #pragma once
-// Loads a stored model of a configuration to generate text with it. What load_model.hpp adds takes as long to compile.
+// Loads a stored model of a configuration to generate text with it. What load_evaluator.hpp adds takes as long to
+// compile.
 
 #include <functional>
 #include <memory>
@@ -9,7 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "calm/io/model_directory.hpp"
+#include "calm/io/load_model.hpp"
+#include "calm/io/stored_model.hpp"
 #include "calm/model/owned_model.hpp"
 #include "calm/runs/detail/loaded_model.hpp"
 #include "calm/sample/generate.hpp"
@@ -127,10 +129,7 @@ public:
     loaded_generator_of(stored_model const& stored, index_t vocabulary, special_tokens const& special,
                         model_placement const& placement) :
         loaded_language_model<Model>(vocabulary, special, placement) {
-        if constexpr (requires { load_calm(this->ctx_, stored, this->own_.model); })
-            load_calm(this->ctx_, stored, this->own_.model);
-        else
-            load_autoregressive(this->ctx_, stored, this->own_.model);
+        load_model(this->ctx_, stored, this->own_.model);
     }
     evaluation evaluate(block_source const&, bigram_table const*, std::span<index_t const>,
                         any_evaluation_settings const&, process_group*) override {
@@ -141,8 +140,8 @@ public:
 
 }  // namespace detail
 
-// Loads a stored model of a configuration that generates text and is not evaluated. Throws as load_calm and
-// load_autoregressive.
+// Loads a stored model of a configuration that generates text and is not evaluated. Throws as
+// load_model.
 template <model_configuration auto C, class Space>
 std::unique_ptr<loaded_model> loaded_generator(stored_model const& stored, index_t vocabulary,
                                                special_tokens const& special, model_placement const& placement) {

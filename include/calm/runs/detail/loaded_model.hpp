@@ -1,5 +1,6 @@
 #pragma once
-// A stored model of any sizes behind virtual functions, loaded for evaluation and generation. load_model.hpp makes one.
+// A stored model of any sizes behind virtual functions, loaded for evaluation and generation. load_evaluator.hpp makes
+// one.
 
 #include <functional>
 #include <memory>

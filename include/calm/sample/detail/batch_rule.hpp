@@ -42,13 +42,6 @@ inline std::vector<double> batch_odds(std::span<std::int64_t const> counts, std:
 
 namespace detail {
 
-// A uniform number in [0, 1) with 53 bits: for large pools 24 bits are too few.
-inline double uniform53(random_sequence& random) {
-    std::uint64_t const high = random.next() >> 5;
-    std::uint64_t const low = random.next() >> 6;
-    return static_cast<double>((high << 26) | low) * 0x1p-53;
-}
-
 // Index whose interval contains `point` of [0, 1) when the odds are laid end to end; never one of probability 0.
 inline std::size_t pick(std::span<double const> odds, double point) {
     std::size_t last = 0;
@@ -103,7 +96,7 @@ inline patch_counts count_patches(std::span<token_id const> pool, std::size_t K)
 // Takes its point from two words of `random`, for any pool.
 inline std::size_t batch_choice(std::span<token_id const> pool, std::size_t K, std::int64_t n,
                                 random_sequence& random) {
-    return batch_choice(pool, K, n, detail::uniform53(random));
+    return batch_choice(pool, K, n, random.uniform_double());
 }
 
 // Predicts the choice that the batch rule will make by `point` after `left` more draws. The interval of each patch can

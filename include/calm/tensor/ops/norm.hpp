@@ -55,15 +55,15 @@ void rms_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> co
                    detail::rows_read<DX> const& x, detail::row_read<DX> const& w, detail::numbers_read<DX> const& r,
                    std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
-    detail::rows_stored<DY> const slopes = detail::as_view(dy);
+    detail::rows_stored<DY> const grad_output = detail::as_view(dy);
     detail::require_shapes_of_norm("calm::rms_norm_back", out.extents(), x, w, r);
     if (addend) detail::require_shape("calm::rms_norm_back", "addend", addend->extents(), out.extents());
-    detail::require_shape("calm::rms_norm_back", "dy", slopes.extents(), out.extents());
+    detail::require_shape("calm::rms_norm_back", "dy", grad_output.extents(), out.extents());
     detail::require_size("calm::rms_norm_back", "dw", dw.size(), out.extent(1));
     detail::norm_forward<detail::computed_of<DX>> const forward{
         .x = x.data(), .w = w.data(), .mean = nullptr, .r = r.data(), .rows = out.extent(0), .n = out.extent(1)};
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_rms_norm_back(ctx, out.data(), dw.data(), slopes.data(), forward, added...);
+        detail::run_rms_norm_back(ctx, out.data(), dw.data(), grad_output.data(), forward, added...);
     });
 }
 
@@ -98,18 +98,18 @@ void layer_norm_back(detail::context_of<DX>& ctx, DX&& dx, detail::row_like<DX> 
                      std::type_identity_t<layer_norm_operands<DX>> const& forward,
                      std::optional<detail::rows_read<DX>> const& addend = {}) {
     auto const out = detail::written_rows(dx);
-    detail::rows_stored<DY> const slopes = detail::as_view(dy);
+    detail::rows_stored<DY> const grad_output = detail::as_view(dy);
     auto const& [x, w, mean, r] = forward;
     detail::require_shapes_of_norm("calm::layer_norm_back", out.extents(), x, w, r);
     if (addend) detail::require_shape("calm::layer_norm_back", "addend", addend->extents(), out.extents());
-    detail::require_shape("calm::layer_norm_back", "dy", slopes.extents(), out.extents());
+    detail::require_shape("calm::layer_norm_back", "dy", grad_output.extents(), out.extents());
     detail::require_size("calm::layer_norm_back", "mean", mean.size(), out.extent(0));
     detail::require_size("calm::layer_norm_back", "dw", dw.size(), out.extent(1));
     detail::require_size("calm::layer_norm_back", "db", db.size(), out.extent(1));
     detail::norm_forward<detail::computed_of<DX>> const all{
         .x = x.data(), .w = w.data(), .mean = mean.data(), .r = r.data(), .rows = out.extent(0), .n = out.extent(1)};
     detail::with_rows_added(ctx, out, addend, [&](auto const*... added) {
-        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), slopes.data(), all, added...);
+        detail::run_layer_norm_back(ctx, out.data(), dw.data(), db.data(), grad_output.data(), all, added...);
     });
 }
 

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "calm/base/detail/checksum.hpp"
 #include "calm/base/detail/file.hpp"
 #include "calm/base/error.hpp"
 #include "calm/base/token.hpp"
@@ -36,34 +37,13 @@ struct token_file_facts {
 };
 static_assert(std::has_unique_object_representations_v<token_file_facts> && sizeof(token_file_facts) % 8 == 0);
 
-// A checksum of bytes that come in chunks. Detects accidents, not attacks.
-class portion_sum {
-public:
-    static constexpr std::size_t portion = std::size_t{1} << 20;  // bytes of a token file's chunks, but the last
-
-    // Adds a chunk of any size. Where chunks end is part of the checksum: a sum of the same bytes in other chunks
-    // differs.
-    void add(std::span<std::byte const> bytes) {
-        if (bytes.empty()) return;
-        std::array<std::uint64_t, 4> lanes{state_, ~state_, 0x9e3779b97f4a7c15U, bytes.size()};
-        for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(bytes.size(), 32))) {
-            std::array<std::uint64_t, 4> four{};
-            std::memcpy(four.data(), bytes.data(), std::min<std::size_t>(bytes.size(), 32));
-            for (std::size_t i = 0; i < 4; ++i) lanes[i] = std::rotl((lanes[i] ^ four[i]) * 0xd6e8feb86659fd93U, 32);
-        }
-        for (std::uint64_t const lane : lanes) state_ = std::rotl(state_ ^ lane, 23) * 0xd6e8feb86659fd93U;
-    }
-    // The checksum of everything added.
-    [[nodiscard]] std::uint64_t value() const { return state_; }
-
-private:
-    std::uint64_t state_ = 0;
-};
+// Bytes of the chunks of a token file's checksum; the last chunk may be shorter.
+inline constexpr std::size_t checksum_portion = std::size_t{1} << 20;
 
 namespace detail {
 
 inline std::uint64_t own_sum(token_file_facts const& facts) {
-    portion_sum sum;
+    checksum sum;
     sum.add(std::as_bytes(std::span(&facts, 1)).first(offsetof(token_file_facts, own)));
     return sum.value();
 }
@@ -140,15 +120,15 @@ private:
     ids_ = {reinterpret_cast<token_id const*>(body.data()), facts_.tokens};
     ends_ = {reinterpret_cast<std::uint64_t const*>(body.data() + detail::bytes_of_ids(facts_.tokens)),
              facts_.documents};
-    portion_sum sum;
+    checksum sum;
     std::uint32_t largest = 0;
-    for (std::size_t at = 0; at < body.size(); at += portion_sum::portion) {
-        auto const portion = body.subspan(at, std::min(portion_sum::portion, body.size() - at));
+    for (std::size_t at = 0; at < body.size(); at += checksum_portion) {
+        auto const portion = body.subspan(at, std::min(checksum_portion, body.size() - at));
         pages_.touch(portion.size());
         sum.add(portion);
         std::size_t const first = std::min(at / sizeof(token_id), ids_.size());
         for (token_id const id :
-             ids_.subspan(first, std::min(portion_sum::portion / sizeof(token_id), ids_.size() - first)))
+             ids_.subspan(first, std::min(checksum_portion / sizeof(token_id), ids_.size() - first)))
             largest = std::max(largest, static_cast<std::uint32_t>(id));
     }
     if (sum.value() != facts_.body) return "its bytes are damaged";

@@ -21,12 +21,12 @@ namespace calm::detail {
 class token_file_writer {
 public:
     // Throws errc::storage if the file cannot be written.
-    explicit token_file_writer(std::string const& path) : file_(path) { portion_.reserve(portion_sum::portion); }
+    explicit token_file_writer(std::string const& path) : file_(path) { portion_.reserve(checksum_portion); }
 
     // Adds a document incrementally: append some of its ids to open(), any number of times, then call close(). Throws
     // errc::storage.
     [[nodiscard]] std::vector<token_id>& open() {
-        if (ids_.size() * sizeof(token_id) >= portion_sum::portion) write_ids();
+        if (ids_.size() * sizeof(token_id) >= checksum_portion) write_ids();
         return ids_;
     }
     // Ends the document; returns the number of its ids.
@@ -64,10 +64,10 @@ private:
     }
     void append(std::span<std::byte const> bytes) {
         while (!bytes.empty()) {
-            auto const some = bytes.first(std::min(bytes.size(), portion_sum::portion - portion_.size()));
+            auto const some = bytes.first(std::min(bytes.size(), checksum_portion - portion_.size()));
             portion_.insert(portion_.end(), some.begin(), some.end());
             bytes = bytes.subspan(some.size());
-            if (portion_.size() == portion_sum::portion) write_portion();
+            if (portion_.size() == checksum_portion) write_portion();
         }
     }
     void write_portion() {
@@ -79,7 +79,7 @@ private:
     replaced_file file_;
     std::vector<token_id> ids_;       // not yet written
     std::vector<std::byte> portion_;  // of the file, not yet written
-    portion_sum sum_;
+    checksum sum_;
     std::uint64_t written_ = 0;  // ids
     std::vector<std::uint64_t> ends_;
 };

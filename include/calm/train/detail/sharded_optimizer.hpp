@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <limits>
 #include <memory>
@@ -19,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "calm/base/detail/checksum.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/ranks/detail/message.hpp"
 #include "calm/ranks/process_group.hpp"
@@ -191,19 +190,14 @@ public:
     }
     // Throws errc::distributed, the same on all ranks, unless all begin with these settings and equal weights.
     void require_same_settings(std::vector<setting> settings) {
-        auto sum = static_cast<std::uint64_t>(layout_.elements());
-        auto const add = [&](std::uint64_t word) { sum = std::rotl(sum ^ word, 23) * 0x9e3779b97f4a7c15U; };
+        checksum sum;
         std::vector<T> values;
         for (std::size_t i = 0; i < value_slots_.size(); ++i) {
             values.resize(static_cast<std::size_t>(layout_.size(i)));
             copy_to_host(ctx_, std::span(values), value_slots_[i].data);
-            for (auto const& value : values) {
-                std::uint64_t word = 0;
-                std::memcpy(&word, &value, sizeof value);
-                add(word);
-            }
+            sum.add(std::as_bytes(std::span<T const>(values)));
         }
-        settings.push_back({"sum of the weights", std::to_string(sum)});
+        settings.push_back({"checksum of the weights", std::to_string(sum.value())});
         calm::require_same_settings(ranks_, settings);
     }
 

@@ -124,19 +124,19 @@ template <class T, class Stored> struct add_chunk_kernel {
     }
 };
 
-// slopes = scale * (softmax - fraction of the row's targets equal to the token). Slopes have the type and the row
-// stride of the logits. In fp32 they may overwrite them.
-template <class T, class Stored> struct chunk_slopes_kernel {
+// dz = scale * (softmax - fraction of the row's targets equal to the token), with the type and the row
+// stride of the logits. In fp32 it may overwrite them.
+template <class T, class Stored> struct chunk_gradient_kernel {
     static constexpr int threads = 256;
     struct shared {};
-    Stored* slopes;
+    Stored* dz;
     running_sum<T> const* sums;
     vocabulary_part<Stored> z;
     row_targets targets;
     T scale;
     template <class Block> CALM_HD void operator()(Block& b, shared&, index_t row) const {
         Stored const* const logits = z.logits + row * z.stride;
-        Stored* const to = slopes + row * z.stride;
+        Stored* const to = dz + row * z.stride;
         T const shift = sums[row].log_sum();
         b.phase([&](int t) {
             for_groups_of<Block, computed_group<Stored>>(t, 0, z.width, [&]<class V>(index_t j) {
@@ -204,9 +204,9 @@ void run_add_chunk(context<Backend> const& ctx, running_sum<T>* sums, T* loss, v
     launch(ctx, z.rows, add_chunk_kernel<T, Stored>{sums, loss, z, targets});
 }
 template <block_backend Backend, class T, class Stored>
-void run_chunk_slopes(context<Backend> const& ctx, Stored* slopes, running_sum<T> const* sums,
-                      vocabulary_part<Stored> const& z, row_targets const& targets, double scale) {
-    launch(ctx, z.rows, chunk_slopes_kernel<T, Stored>{slopes, sums, z, targets, static_cast<T>(scale)});
+void run_chunk_gradient(context<Backend> const& ctx, Stored* dz, running_sum<T> const* sums,
+                        vocabulary_part<Stored> const& z, row_targets const& targets, double scale) {
+    launch(ctx, z.rows, chunk_gradient_kernel<T, Stored>{dz, sums, z, targets, static_cast<T>(scale)});
 }
 template <block_backend Backend, class T>
 void run_best_of_chunk(context<Backend> const& ctx, token_id* tokens, T* best, vocabulary_part<T> const& z) {

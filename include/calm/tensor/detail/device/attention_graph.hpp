@@ -134,11 +134,10 @@ public:
 
         int const dweights = apply(graph_op::matmul, scores(), dout, turned(attention_part::v));
         int const apart = apply(graph_op::subtract, scores(), dweights, delta);
-        int const slopes =
-            apply(graph_op::multiply, scores(), apply(graph_op::multiply, scores(), apart, weights), scale);
-        of_keys(attention_part::dk, attention_part::wide_dk, slopes, q);
+        int const ds = apply(graph_op::multiply, scores(), apply(graph_op::multiply, scores(), apart, weights), scale);
+        of_keys(attention_part::dk, attention_part::wide_dk, ds, q);
         auto rows = keys(attention_part::inner, a_.kv_heads, graph_type::fp32);
-        apply(graph_op::matmul, queries(attention_part::dq), slopes, apply(graph_op::reshape, rows, k));
+        apply(graph_op::matmul, queries(attention_part::dq), ds, apply(graph_op::reshape, rows, k));
         return std::move(graph_);
     }
 

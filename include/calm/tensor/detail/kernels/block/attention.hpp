@@ -184,7 +184,7 @@ template <class T> struct attention_kernel {
 };
 
 // Inputs of backward; recomputes a tile's weights and score gradients from them.
-template <class T> struct attention_slopes {
+template <class T> struct score_gradients {
     using tile = attention_tile_of<T>;
     struct shared {
         typename tile::template rows<tile::queries> q[2];
@@ -245,8 +245,8 @@ template <class T> struct attention_slopes {
 template <class T> struct attention_query_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
-    using shared = typename attention_slopes<T>::shared;
-    attention_slopes<T> from;
+    using shared = typename score_gradients<T>::shared;
+    score_gradients<T> from;
     T* dq;
 
     template <class Block> CALM_HD void operator()(Block& b, shared& s, index_t block) const {
@@ -283,8 +283,8 @@ template <class T> struct attention_query_kernel {
 template <class T> struct attention_key_kernel {
     using tile = attention_tile_of<T>;
     static constexpr int threads = tile::threads;
-    using shared = typename attention_slopes<T>::shared;
-    attention_slopes<T> from;
+    using shared = typename score_gradients<T>::shared;
+    score_gradients<T> from;
     T* dk;
     T* dv;
 
@@ -379,7 +379,7 @@ void run_attention_back(context<Backend>& ctx, attention_shape const& a, attenti
     auto const delta = ctx.workspace.template take<T>(extents<dyn>(heads * a.queries));
     launch(ctx, blocks_for(heads * a.queries, attention_delta_kernel<T>::threads),
            attention_delta_kernel<T>{a, delta.data(), of.dout, of.o});
-    attention_slopes<T> const from{a, of.dout, of.lse, delta.data(), of.q, of.k, of.v};
+    score_gradients<T> const from{a, of.dout, of.lse, delta.data(), of.q, of.k, of.v};
     launch(ctx, heads * blocks_for(a.queries, tile::queries), attention_query_kernel<T>{from, of.dq});
     launch(ctx, a.sequences * a.kv_heads * blocks_for(a.keys, tile::keys), attention_key_kernel<T>{from, of.dk, of.dv});
 }

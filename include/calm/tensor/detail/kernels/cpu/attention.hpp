@@ -80,7 +80,7 @@ template <class T> void attention_head_back(attention_shape const& a, attention_
     constexpr index_t tile = attention_tile;
     constexpr auto area = static_cast<std::size_t>(tile * tile);
     T weights[area];
-    T slopes[area];
+    T ds[area];
     T const scale = a.template scale<T>();
     for (index_t q0 = 0; q0 < a.queries; q0 += tile) {
         index_t const tq = std::min(tile, a.queries - q0);
@@ -93,11 +93,11 @@ template <class T> void attention_head_back(attention_shape const& a, attention_
         for (index_t k0 = 0; k0 < end; k0 += tile) {
             index_t const tk = std::min(tile, end - k0);
             attention_scores(a, weights, of.q, of.k, q0, tq, k0, tk);
-            serial_gemm(product<T>{tq, tk, a.head_size, slopes, tile, of.dout + q0 * a.q_row, a.q_row, false,
+            serial_gemm(product<T>{tq, tk, a.head_size, ds, tile, of.dout + q0 * a.q_row, a.q_row, false,
                                    of.v + k0 * a.kv_row, a.kv_row, true, false});
             for (index_t i = 0; i < tq; ++i) {
                 T* const w = weights + i * tile;
-                T* const s = slopes + i * tile;
+                T* const s = ds + i * tile;
                 T const lse = of.lse[q0 + i];
                 for_pieces<T>(0, tk,
                               [&]<class V>(index_t j) { store(w + j, math::exp(load<V>(w + j) - splat<V>(lse))); });
@@ -109,9 +109,9 @@ template <class T> void attention_head_back(attention_shape const& a, attention_
             }
             serial_gemm(product<T>{tk, a.head_size, tq, of.dv + k0 * a.kv_row, a.kv_row, weights, tile, true,
                                    of.dout + q0 * a.q_row, a.q_row, false, true});
-            serial_gemm(product<T>{tq, a.head_size, tk, of.dq + q0 * a.q_row, a.q_row, slopes, tile, false,
+            serial_gemm(product<T>{tq, a.head_size, tk, of.dq + q0 * a.q_row, a.q_row, ds, tile, false,
                                    of.k + k0 * a.kv_row, a.kv_row, false, true});
-            serial_gemm(product<T>{tk, a.head_size, tq, of.dk + k0 * a.kv_row, a.kv_row, slopes, tile, true,
+            serial_gemm(product<T>{tk, a.head_size, tq, of.dk + k0 * a.kv_row, a.kv_row, ds, tile, true,
                                    of.q + q0 * a.q_row, a.q_row, false, true});
         }
     }

@@ -30,7 +30,7 @@ public:
                 model_placement const& placement) :
         detail::loaded_language_model<model_type>(vocabulary, special, placement),
         loss_(head_objective_of(stored.description)) {
-        load_calm(this->ctx_, stored, this->own_.model);
+        load_model(this->ctx_, stored, this->own_.model);
     }
     evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const>,
                         any_evaluation_settings const& settings, process_group* ranks) override {
@@ -52,7 +52,7 @@ public:
     loaded_autoencoder(stored_model const& stored, index_t vocabulary, special_tokens const& special,
                        model_placement const& placement) :
         detail::loaded_model_of<model_type>(vocabulary, special, placement) {
-        load_autoencoder(this->ctx_, stored, this->own_.model);
+        load_model(this->ctx_, stored, this->own_.model);
     }
     std::vector<generation_result> generate(std::span<std::vector<token_id> const>, any_generation_settings const&,
                                             loaded_model::on_tokens const&) override {
@@ -79,7 +79,7 @@ public:
     loaded_autoregressive(stored_model const& stored, index_t vocabulary, special_tokens const& special,
                           model_placement const& placement) :
         detail::loaded_language_model<autoregressive_model<C, Space>>(vocabulary, special, placement) {
-        load_autoregressive(this->ctx_, stored, this->own_.model);
+        load_model(this->ctx_, stored, this->own_.model);
     }
     evaluation evaluate(block_source const& blocks, bigram_table const* counts, std::span<index_t const> bytes,
                         any_evaluation_settings const& settings, process_group* ranks) override {
@@ -88,7 +88,7 @@ public:
     }
 };
 
-// Loads a stored model of a configuration. Throws as load_calm, load_autoencoder and load_autoregressive.
+// Loads a stored model of a configuration. Throws as load_model.
 using load_function = std::unique_ptr<loaded_model>(stored_model const&, index_t vocabulary, special_tokens const&,
                                                     model_placement const&);
 

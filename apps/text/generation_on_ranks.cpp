@@ -1,4 +1,4 @@
-#include "text/shared_writing.hpp"
+#include "text/generation_on_ranks.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -61,9 +61,9 @@ struct generation_statistics {
 };
 
 // What a model generates per position: a patch (CALM) or a token (autoregressive model).
-enum class unit_of_writing { patch, token };
+enum class generation_unit { patch, token };
 
 // One line of statistics on texts generated in this time.
-std::string statistics(generation_statistics const& all, double seconds, unit_of_writing unit);
+std::string statistics(generation_statistics const& all, double seconds, generation_unit unit);
 
 }  // namespace calm::apps

@@ -1,46 +1,28 @@
 #pragma once
 /// \file
-/// Saves and loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a
-/// model.
+/// Loads parameters under the names that visit() gives them: the parameters_of and frozen_parameters_of a model.
 /// \shows{tests/io/weights_test.cpp,bf16_weights_are_written_unchanged}
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "calm/base/quoted.hpp"
 #include "calm/io/detail/int8_tensors.hpp"
+#include "calm/io/detail/parameters_on_host.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
-#include "calm/io/safetensors.hpp"
+#include "calm/io/tensor_alias.hpp"
 #include "calm/io/tensor_table.hpp"
 #include "calm/model/detail/tensor_shapes.hpp"
 #include "calm/nn/param.hpp"
 #include "calm/tensor/core/copy.hpp"
 
 namespace calm {
-
-/// An alias of a tensor that some files hold twice. A name that ends in '.' is a prefix.
-struct tensor_alias {
-    std::string_view name;     ///< the alias
-    std::string_view same_as;  ///< the original name
-};
-/// Aliases in a published autoencoder.
-inline constexpr std::array<tensor_alias, 1> tied_names_of_autoencoder{
-    {{"decoder.lm_head_weight", "encoder.embed_tokens.weight"}}};
-/// Aliases in a published CALM.
-inline constexpr std::array<tensor_alias, 2> tied_names_of_calm{
-    {{"ae_model.decoder.lm_head_weight", "ae_model.encoder.embed_tokens.weight"},
-     {"generative_head.", "mlp_generator."}}};
-/// Aliases in an autoregressive model with tie_word_embeddings in its config.json.
-inline constexpr std::array<tensor_alias, 1> tied_names_of_tied_autoregressive{
-    {{"lm_head.weight", "model.embed_tokens.weight"}}};
 
 namespace detail {
 
@@ -71,57 +53,6 @@ inline bool repeats_another(tensor_table const& file, stored_tensor const& tenso
 }
 
 }  // namespace detail
-
-namespace detail {
-
-// Host copies of the parameters of a device's model: equal names, shapes and types in separate memory, all zero.
-template <class Space> class parameters_on_host {
-public:
-    using parameter = any_parameter<space<cpu, typename Space::scalar, typename Space::weights>>;
-
-    explicit parameters_on_host(std::vector<any_parameter<Space>> const& parameters) {
-        for (auto const& p : parameters)
-            with_values(p, [&]<class T, class B>(vector_view<T, dyn, B> const& there) {
-                auto const value = memory_.take<T>(there.extents());
-                std::fill_n(value.data(), value.size(), T{});
-                all_.push_back({p.name,
-                                p.shape,
-                                value,
-                                {nullptr, there.extents()},
-                                p.starts,
-                                p.decays,
-                                p.is_hidden,
-                                nullptr,
-                                nullptr,
-                                nullptr});
-            });
-    }
-    [[nodiscard]] std::vector<parameter> const& all() const { return all_; }
-
-private:
-    arena<> memory_{"values on the host"};
-    std::vector<parameter> all_;
-};
-
-}  // namespace detail
-
-/// Writes parameters to one file atomically, each under its name, as the type `as` or else in its own precision, with
-/// the metadata of published files. Throws errc::storage, errc::usage for a duplicate name, and errc::non_finite if a
-/// value is not finite or overflows the type; nothing is written then.
-template <class Space>
-requires std::is_same_v<typename Space::backend, cpu>
-void save_weights(std::string const& path, std::vector<any_parameter<Space>> const& parameters,
-                  std::optional<stored_type> as = std::nullopt) {
-    std::vector<stored_tensor> tensors;
-    tensors.reserve(parameters.size());
-    for (auto const& p : parameters) {
-        with_values(p, [&]<class T, class B>(vector_view<T, dyn, B> const& values) {
-            tensors.push_back(to_store(p.name, p.shape, detail::on_this_side(vector_view<T const, dyn, B>(values))));
-        });
-        require_finite(tensors.back());
-    }
-    write_safetensors(path, tensors, {{"format", "pt"}}, as);
-}
 
 /// Throws errc::model_file unless a file holds exactly the expected tensors, each of the expected shape and of type
 /// F16, BF16, F32 or F64, or I8 with scales; aliases (`ties`) of these are allowed. One message lists all that are
@@ -189,19 +120,6 @@ void load_weights(tensor_table const& file, std::span<tensor_alias const> ties,
         });
 }
 
-/// Saves parameters of any device, as above. A GPU's parameters are copied to the host first, which needs memory for
-/// them.
-template <class Backend, class Space>
-void save_weights(context<Backend> const& ctx, std::string const& path,
-                  std::vector<any_parameter<Space>> const& parameters, std::optional<stored_type> as = std::nullopt) {
-    if constexpr (device_memory<Backend>) {
-        detail::parameters_on_host<Space> const here(parameters);
-        copy_parameters(ctx, here.all(), parameters);
-        save_weights(path, here.all(), as);
-    } else {
-        save_weights(path, parameters, as);
-    }
-}
 /// Loads parameters to any device, as above; on the cpu into the context's weights in int8, if it has any.
 template <class Backend, class Space>
 void load_weights(context<Backend> const& ctx, tensor_table const& file, std::span<tensor_alias const> ties,

@@ -1,4 +1,4 @@
-#include "text/writing.hpp"
+#include "text/generation.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,6 @@
 
 #include "calm/base/detail/file.hpp"
 #include "calm/io/detail/config_json.hpp"
-#include "calm/io/stored_weights.hpp"
 #include "calm/text/detail/text_encoding.hpp"
 #include "command/suggest.hpp"
 #include "run/report.hpp"
@@ -94,8 +93,8 @@ void generation_statistics::add(generation_result const& text, bool at_stop) {
     capped += text.capped;
 }
 
-std::string statistics(generation_statistics const& all, double seconds, unit_of_writing unit) {
-    bool const by_patches = unit == unit_of_writing::patch;
+std::string statistics(generation_statistics const& all, double seconds, generation_unit unit) {
+    bool const by_patches = unit == generation_unit::patch;
     auto const each = static_cast<double>(std::max<index_t>(1, all.patches));
     std::string line = all.texts > 1 ? formatted("%zu texts, ", all.texts) : "";
     line += formatted("%zu tokens in %.2f s (%.0f tokens/s), ", all.tokens, seconds,
