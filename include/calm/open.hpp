@@ -331,9 +331,11 @@ private:
 };
 
 /// Opens the directory of a CALM or of an autoregressive model, or the --out of `calm train` that holds one. Compiles
-/// code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it. Throws errc::model_file if it is not the
-/// directory of a language model, errc::config if it cannot be compiled, errc::device if this machine lacks the device,
-/// errc::usage for an unknown device, errc::tokenizer, errc::memory, and errc::storage if the cache cannot be used.
+/// code for its sizes, unless CALM_PLUGINS, else ~/.cache/calm, has it.
+///
+/// Throws errc::model_file if it is not the directory of a language model, and errc::config if it cannot be compiled.
+/// Throws errc::device if this machine lacks the device, and errc::usage for an unknown one. Throws errc::storage if
+/// the cache cannot be used, errc::tokenizer and errc::memory.
 [[nodiscard]] inline any_model open(std::string const& directory, open_options const& o = {}) {
     return any_model::open(directory, o);
 }

@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(programs_plan_or_refuse_whatever_the_size) {
     BOOST_TEST(has(run(write + "--max-tokens 1073741824 | head -c 300 | wc -c").out, "300"));
 }
 
-BOOST_AUTO_TEST_CASE(a_rate_at_which_weights_are_lost_writes_nothing) {
+BOOST_AUTO_TEST_CASE(a_learning_rate_out_of_range_writes_nothing) {
     temporary_folder const folder;
     std::string const train = "train autoencoder --tokenizer words --data stories:4000 --batch 64 --out ae --config " +
                               compiled_configuration();

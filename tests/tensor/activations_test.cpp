@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(products_write_activations) {
 }
 
 // Row operations convert bf16 rows to float and round what they write back.
-BOOST_AUTO_TEST_CASE(verbs_of_rows_take_bf16) {
+BOOST_AUTO_TEST_CASE(operations_on_rows_take_bf16) {
     auto ctx = in_bf16(thread_order::permuted);
     for (index_t const rows : {3, 70, 300}) {
         auto const x = drawn_rows<24>(ctx, rows, 1);

@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(a_shape_that_no_memory_can_hold_is_an_error_and_not_a_small
     BOOST_TEST(a.used() == 64U);
 }
 
-BOOST_AUTO_TEST_CASE(steady_state_of_verbs_allocates_nothing) {
+BOOST_AUTO_TEST_CASE(operations_in_a_steady_state_allocate_nothing) {
     context<> ctx(1, 1);
     constexpr index_t n = 48;
     tensor<float, extents<dyn, dyn>> a{extents<dyn, dyn>(n, n)}, b{extents<dyn, dyn>(n, n)}, c{extents<dyn, dyn>(n, n)};

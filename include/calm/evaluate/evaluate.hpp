@@ -162,13 +162,13 @@ evaluation begun(settings_of_evaluation<Rule> const& s, bigram_table const* tabl
 }
 
 // Blocks to evaluate on: a block_source, or tokens in memory, one block after another.
-class evaluation_blocks {
+class blocks_to_evaluate {
 public:
     template <class Source>
-    requires std::convertible_to<Source const&, block_source> evaluation_blocks(Source const& source) :
+    requires std::convertible_to<Source const&, block_source> blocks_to_evaluate(Source const& source) :
         source_(source) {}
     template <class Tokens>
-    requires std::convertible_to<Tokens const&, std::span<token_id const>> evaluation_blocks(Tokens const& tokens) :
+    requires std::convertible_to<Tokens const&, std::span<token_id const>> blocks_to_evaluate(Tokens const& tokens) :
         tokens_(tokens) {}
 
     [[nodiscard]] block_source of(index_t block_tokens) const {
@@ -189,7 +189,7 @@ private:
 /// Throws errc::distributed unless all ranks have the same blocks and settings.
 template <autoencoder_configuration C, class Space>
 evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, Space> const& model,
-                          detail::evaluation_blocks const& given, special_tokens const& special,
+                          detail::blocks_to_evaluate const& given, special_tokens const& special,
                           evaluation_settings const& settings, process_group* ranks = nullptr) {
     auto const blocks = given.of(settings.block_tokens);
     evaluation e;
@@ -219,7 +219,7 @@ evaluation evaluate_model(context<typename Space::backend>& ctx, autoencoder<C, 
 /// Throws errc::config for incomplete patches, errc::data if nothing can be scored, errc::tokenizer for ids of another
 /// vocabulary, and the errors of the source.
 template <class Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::evaluation_blocks const& given,
+evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::blocks_to_evaluate const& given,
                           special_tokens const& special, bigram_table const* table, evaluation_settings const& settings,
                           std::optional<typename Model::objective> const& objective = {},
                           process_group* ranks = nullptr) {
@@ -244,7 +244,7 @@ evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::evaluatio
 /// Evaluates a model with exact next-token probabilities: only the collision term uses N samples (likelihood_scoring).
 /// Adds cross-entropy, perplexity and, given the bytes of every token in the vocabulary, bits per byte, all at T = 1.
 template <gives_logits Model, class Backend>
-evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::evaluation_blocks const& given,
+evaluation evaluate_model(context<Backend>& ctx, Model& model, detail::blocks_to_evaluate const& given,
                           special_tokens const& special, bigram_table const* table,
                           token_evaluation_settings const& settings, std::span<index_t const> bytes_of_tokens = {},
                           process_group* ranks = nullptr) {

@@ -56,7 +56,7 @@ inline std::string_view name_of(weights_layout layout) {
 /// it lives.
 class stored_weights : public tensor_table {
 public:
-    using owners = std::vector<std::shared_ptr<tensor_table const>>;
+    using owners = std::vector<std::shared_ptr<tensor_table const>>;  ///< files that are kept open
 
     /// `path` names the table in errors, `files` hold the tensors, `unread` are names of files of other layouts.
     stored_weights(weights_layout layout, std::string const& path, std::vector<stored_tensor> tensors,

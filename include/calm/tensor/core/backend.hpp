@@ -8,7 +8,7 @@
 namespace calm {
 
 struct cpu {};       ///< SIMD packets and threads
-struct blocks {};    ///< the GPU's block kernels, run on the host in host memory
+struct blocks {};    ///< the GPU's block kernels on the host, where a debugger and the sanitizers see each access
 struct emulated {};  ///< block kernels in memory that the host cannot touch, run when the host waits: calm/emulated.hpp
 struct cuda {};      ///< an NVIDIA GPU, block kernels compiled by nvcc: calm/cuda.hpp
 
