@@ -77,16 +77,18 @@ BOOST_AUTO_TEST_CASE(runs_and_models_in_a_folder_are_no_text) {
     };
     for (auto const* const name : {"run/run.lock", "run/samples.jsonl", "run/deep/a.txt", "deep/text/text.lock",
                                    "deep/text/plan.json", "copy/run.json", "copy/options.toml", "copy/metrics.jsonl",
-                                   "hub/model.safetensors.index.json", "hub/config.json", "plain/run.json"})
+                                   "hub/model.safetensors.index.json", "hub/config.json", "plain/run.json",
+                                   "old/pytorch_model.bin", "old/config.json", "shards/pytorch_model.bin.index.json"})
         put(name);
     auto const all = calm::detail::files_of(f.at(""));
     BOOST_TEST(all.files == (strings{f.at("a.jsonl.zst"), f.at("b.txt"), f.at("deep/a.txt.gz"), f.at("deep/er/c.json"),
                                      f.at("plain/run.json")}));
-    BOOST_TEST(all.left_out == (strings{f.at("copy"), f.at("deep/text"), f.at("hub"), f.at("run")}));
+    BOOST_TEST(all.left_out ==
+               (strings{f.at("copy"), f.at("deep/text"), f.at("hub"), f.at("old"), f.at("run"), f.at("shards")}));
     // Left out if a wildcard finds the run, but not if the pattern names it.
     auto const some = calm::detail::files_of(f.at("*/*.json*"));
     BOOST_TEST(some.files == strings{f.at("plain/run.json")});
-    BOOST_TEST(some.left_out == (strings{f.at("copy"), f.at("hub"), f.at("run")}));
+    BOOST_TEST(some.left_out == (strings{f.at("copy"), f.at("hub"), f.at("old"), f.at("run"), f.at("shards")}));
     BOOST_TEST(files_of(f.at("run/*.jsonl")) == strings{f.at("run/samples.jsonl")});
     BOOST_TEST(files_of(f.at("run/samples.jsonl")) == strings{f.at("run/samples.jsonl")});
     BOOST_TEST(calm::detail::files_of(f.at("run/d*/*.txt")).left_out.empty());

@@ -4,6 +4,8 @@
 /// \shows{examples/13_saved_model.cpp,main}
 
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -132,12 +134,15 @@ private:
     static std::string text(std::string_view s) { return "'" + std::string(s) + "'"; }
     static std::string text(bool b) { return b ? "true" : "false"; }
     static std::string text(index_t n) { return std::to_string(n); }
-    static std::string text(double x) { return shortest(x); }
+    static std::string text(double x) {
+        bool const whole = x == std::floor(x) && std::abs(x) < 1e15;
+        return whole ? std::to_string(static_cast<std::int64_t>(x)) : shortest(x);
+    }
     static std::string text(rotary_scaling const& scaling) {
         if (scaling.type == rope_type::unscaled) return "none";
         std::string all(name_of(scaling.type));
         rotary_scaling::visit_fields(scaling, [&](std::string_view key, auto value) {
-            all += ", " + std::string(key) + " " + shortest(static_cast<double>(value));
+            all += ", " + std::string(key) + " " + text(static_cast<double>(value));
         });
         return all;
     }

@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -35,8 +36,11 @@ inline std::string suffix_of(std::filesystem::path const& path) {
 // Whether a folder is the output of a program of this library, or a model: it has their lock, record or weights.
 [[gnu::cold]] inline bool holds_run_or_model(std::filesystem::path const& folder) {
     auto const has = [&](char const* name) { return is_there((folder / name).string()); };
-    return has("run.lock") || has("text.lock") || (has("run.json") && has("options.toml")) ||
-           has("model.safetensors") || has("model.safetensors.index.json");
+    if (has("run.json") && has("options.toml")) return true;
+    constexpr std::array of_runs_and_models{"run.lock",          "text.lock",
+                                            "model.safetensors", "model.safetensors.index.json",
+                                            "pytorch_model.bin", "pytorch_model.bin.index.json"};
+    return std::ranges::any_of(of_runs_and_models, has);
 }
 
 inline constexpr char const* no_text_of_runs = "it holds a run or a model, whose files are not text";
