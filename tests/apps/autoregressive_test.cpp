@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_model_states_its_special_tokens) {
 }
 
 // A published directory with tiktoken's lines, whose first token is not byte 0, and no description of them.
-BOOST_AUTO_TEST_CASE(a_pattern_opens_a_model_with_lines_of_its_own) {
+BOOST_AUTO_TEST_CASE(a_pattern_opens_a_model_with_tiktoken_lines) {
     shop().good("mkdir lines; cp ar/model.safetensors lines; "
                 "(sed 1d ar/tokenizer.model; head -1 ar/tokenizer.model) | awk '{print $1, NR - 1}' "
                 ">lines/tokenizer.model");

@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(the_crc_is_castagnolis) {
 }
 
 // As the RecordWriter of TensorBoard 2.21 writes these events.
-BOOST_AUTO_TEST_CASE(records_have_the_bytes_of_tensorboards_own) {
+BOOST_AUTO_TEST_CASE(records_have_the_bytes_of_tensorboards) {
     auto const hex = [](std::string_view bytes) {
         std::string text;
         for (char const c : bytes) calm::append_hex(text, static_cast<std::uint8_t>(c), 2);

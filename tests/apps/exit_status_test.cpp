@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(every_program_completes_its_options) {
                   "do grep -qe \"$o\" script || exit 9; done") == 0);
 }
 
-BOOST_AUTO_TEST_CASE(every_program_says_its_version) {
+BOOST_AUTO_TEST_CASE(every_program_prints_its_version) {
     for (std::string const& program :
          {std::string("train"), std::string("generate"), std::string("evaluate"), std::string("sweep"),
           std::string("plot"), std::string("convert"), std::string("inspect")}) {

@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(a_request_is_the_same_however_it_is_split) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_client_that_expects_100_continue_is_told_to_send_the_body) {
+BOOST_AUTO_TEST_CASE(a_client_that_expects_100_continue_gets_it) {
     served server;
     client one(server->port());
     BOOST_TEST_REQUIRE(one.connect());
@@ -449,7 +449,7 @@ BOOST_AUTO_TEST_CASE(a_new_connection_closes_the_longest_idle_one) {
 }
 
 // Otherwise a client could keep all others out for request_time by requests that it does not end.
-BOOST_AUTO_TEST_CASE(requests_that_do_not_go_on_keep_nobody_out) {
+BOOST_AUTO_TEST_CASE(stalled_requests_do_not_block_others) {
     auto limits = small_limits();
     limits.connections = 3;
     served server(limits);

@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(a_published_model_of_other_sizes_is_trained_further) {
     BOOST_TEST(has(shop.good("inspect further").out, "llama, compiled when it is first used"));
 }
 
-BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_said) {
+BOOST_AUTO_TEST_CASE(what_prevents_compiling_is_reported) {
     workshop const shop;
     std::string const training = " autoencoder --config tiny --set patch_size=2 --tokenizer words --data stories:4000 "
                                  "--steps 1 --out ae";

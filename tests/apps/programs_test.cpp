@@ -368,7 +368,7 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_the_model) {
     BOOST_TEST(!shop().content("stopped/model.safetensors").empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_run_that_its_time_cut_says_so) {
+BOOST_AUTO_TEST_CASE(a_run_that_its_time_limit_ended_reports_it) {
     std::string const command =
         "train autoencoder --config tiny --tokenizer tokenizer.model --data stories:4000 --batch 64 --out timed";
     auto const cut = shop().program(command + " --steps 1000000 --minutes 0.005");

@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_answered_is_refused_by_name) {
     BOOST_TEST(server.get("/health").status == 200);
 }
 
-BOOST_AUTO_TEST_CASE(a_key_is_asked_for_and_other_sites_are_refused) {
+BOOST_AUTO_TEST_CASE(a_key_is_required_and_other_sites_are_refused) {
     running_server const server("mine --api-key secret");
     json const body{{"prompt", "Mia"}, {"max_tokens", 4}};
     BOOST_TEST(server.completion(body).status == 401);
@@ -392,7 +392,7 @@ BOOST_AUTO_TEST_CASE(a_key_is_asked_for_and_other_sites_are_refused) {
     BOOST_TEST(has(open.err, "--api-key KEY, or --insecure"));
 }
 
-BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_said) {
+BOOST_AUTO_TEST_CASE(a_client_that_leaves_frees_its_place_and_a_full_queue_is_an_error) {
     running_server const server("mine --at-once 1 --queue 1");
     for (bool const stream : {true, false}) {
         // At this temperature an untrained model draws 200 patches for each: the first text lasts long.

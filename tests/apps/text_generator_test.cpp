@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_that_fails_disturbs_no_other) {
 }
 
 // Each client gets one error: as an answer, or as the last event of a stream. Texts that wait are generated then.
-BOOST_AUTO_TEST_CASE(a_step_that_fails_is_told_once_to_each_of_its_clients) {
+BOOST_AUTO_TEST_CASE(a_failing_step_is_reported_once_to_each_client) {
     service tried(failing_batch::failing::in_a_step);
     auto const whole = tried.ask("b", false), stream = tried.ask("f", true), waits = tried.ask("c", false);
     tried.generator.close();

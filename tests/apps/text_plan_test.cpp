@@ -330,7 +330,7 @@ BOOST_AUTO_TEST_CASE(a_record_of_choices_is_checked_as_options_are) {
 }
 
 // The reason names the rule that made the number.
-BOOST_AUTO_TEST_CASE(a_plan_says_how_long_it_warms_up) {
+BOOST_AUTO_TEST_CASE(a_plan_states_the_warmup) {
     text_facts const text{.bytes = 1'000'000, .tenth = 100'000};
     auto const reason = [&](text_choices const& given, std::string const& option) {
         auto const plan = plan_of_text(text, given, usual());

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_stopped_leaves_no_line) {
     BOOST_TEST(has(t.folder.content("run/metrics.jsonl"), "\"step\":13,"));
 }
 
-BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_left_alone) {
+BOOST_AUTO_TEST_CASE(a_run_that_another_process_began_meanwhile_is_kept) {
     trial t;
     training_run late(t.options);
     BOOST_TEST(t.steps_to(5, 1));

@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(an_existing_file_is_mapped) {
     BOOST_TEST(calm::mapped_file::open(folder.with("empty", "")).text().empty());
 }
 
-BOOST_AUTO_TEST_CASE(says_why_a_file_cannot_be_opened) {
+BOOST_AUTO_TEST_CASE(the_reason_why_a_file_cannot_be_opened_is_reported) {
     calm::test::temporary_folder const folder;
     auto const absent = sentence_of<calm::error>([&] { (void)calm::mapped_file::open(folder.path("absent")); });
     BOOST_TEST(absent == folder.path("absent") + ": cannot be opened: No such file or directory");

@@ -458,7 +458,7 @@ BOOST_AUTO_TEST_CASE(a_batch_of_blocks_is_waited_for_where_its_scores_are_read) 
 }
 
 // Samples take at most the memory that their head declares, and not much less.
-BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_says) {
+BOOST_AUTO_TEST_CASE(samples_take_the_memory_that_their_head_states) {
     with_addresses<published> own(published_m.autoencoder.vocab_size);
     constexpr index_t L = published::L, D = published::D, N = 8;
     auto const taken = [&](index_t R) {

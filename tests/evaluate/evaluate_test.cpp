@@ -505,7 +505,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_is_one_json_object_and_a_table) {
     BOOST_TEST(table.find("not positive") == std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_says_which_score_is_not_positive) {
+BOOST_AUTO_TEST_CASE(a_brier_lm_of_0_names_the_score_that_is_not_positive) {
     BOOST_TEST(not_positive({0.5, 0.2, 0.1, 1e-9}) == "");
     BOOST_TEST(not_positive({0.5, 0.2, 0.1, 0}) == "Brier-4 is not positive");
     BOOST_TEST(not_positive({0.5, 0.2, -0.1, 0}) == "Brier-3 and Brier-4 are not positive");

@@ -395,7 +395,7 @@ BOOST_AUTO_TEST_CASE(options_of_a_calm_are_refused_for_an_autoregressive_model) 
 }
 
 // Redundant keys are kept if they are present, and not added otherwise.
-BOOST_AUTO_TEST_CASE(keys_that_say_nothing_new_are_kept_where_they_stand) {
+BOOST_AUTO_TEST_CASE(redundant_keys_are_kept_in_place) {
     for (auto const& [key, value] : {std::pair{"head_dim", "12"}, std::pair{"head_dim", "null"},
                                      std::pair{"rope_parameters", "null"}, std::pair{"quantization_config", "null"}}) {
         auto const text = with(llama, key, value);

@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(targets_that_cannot_be, E, devices_and_blocks) {
                           error, says(errc::usage, "the vocabulary is empty"));
 }
 
-BOOST_AUTO_TEST_CASE(places_of_another_size_are_refused_and_left_alone) {
+BOOST_AUTO_TEST_CASE(destinations_of_another_size_are_refused_unchanged) {
     context<> ctx(1, 1);
     auto const refused = [&](auto&& change, char const* sentence) {
         for (bool const is_dry_run : {false, true}) {

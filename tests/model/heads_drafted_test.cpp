@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(the_loss_of_drafts_is_their_cross_entropy) {
 }
 
 // The row of each token depends on the hidden state and the earlier tokens only.
-BOOST_AUTO_TEST_CASE(a_drafted_token_sees_those_before_it_alone) {
+BOOST_AUTO_TEST_CASE(a_drafted_token_sees_only_earlier_ones) {
     prepared<checked<double>, double> p({}, 1, 0.5);
     auto const hidden = draws<double>(D, 1);
     std::vector<token_id> const patch{1, 2, 3};

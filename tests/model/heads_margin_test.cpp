@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(threads_change_no_bit_of_the_margin_loss_and_a_dry_run_take
 }
 
 // If the prediction equals all targets, the loss is the mean of max(0, 1 - |noise|^2).
-BOOST_AUTO_TEST_CASE(a_right_guess_pays_for_near_samples_alone) {
+BOOST_AUTO_TEST_CASE(a_right_guess_counts_only_for_near_samples) {
     using head = checked_margin<double>;
     constexpr index_t N = 50, L = head::L;
     prepared<head, double> p{};

@@ -39,7 +39,7 @@ std::size_t held_by(kv_cache<3> const& cache) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_on_their_own) {
+BOOST_AUTO_TEST_CASE(sequences_grow_and_shrink_independently) {
     context<> ctx(1, 1);
     kv_cache<3> cache(2, 4);
     BOOST_TEST(cache.sequences() == 2);

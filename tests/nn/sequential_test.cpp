@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_rectifier_is_flat_at_zero) {
 }
 
 // Skipping dx does not change the parameter gradients.
-BOOST_AUTO_TEST_CASE(a_chain_gives_the_gradients_of_its_parameters_alone) {
+BOOST_AUTO_TEST_CASE(a_chain_gives_only_the_gradients_of_its_parameters) {
     prepared<three<double>, double> whole{}, alone{};
     auto const x = draws<double>(5 * 4, 1), dy = draws<double>(5 * 3, 2);
     std::vector<double> dx(x.size());

@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(ranks_with_a_secret_meet) {
 
 // A guest that is not a rank of the job is refused without disturbing others, and learns the reason if it may. Rank 0
 // keeps waiting for its own ranks and reports a refusal once.
-BOOST_AUTO_TEST_CASE(a_process_that_is_no_rank_is_refused_alone) {
+BOOST_AUTO_TEST_CASE(only_a_process_that_is_no_rank_is_refused) {
     auto const port = free_port();
     std::mutex mutex;
     std::vector<std::string> heard;
@@ -614,7 +614,7 @@ BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_passed_over) {
 }
 
 // If something that is not a rank listens in place of rank 0, the wait is shorter than for a rank.
-BOOST_AUTO_TEST_CASE(a_rank_that_finds_something_else_says_so) {
+BOOST_AUTO_TEST_CASE(a_rank_that_finds_another_service_reports_it) {
     auto const found = [](double seconds, std::function<void(tcp_socket const&)> const& answer) {
         auto const port = free_port();
         auto const door = tcp_socket::listening(detail::addresses_of("127.0.0.1", port).front());

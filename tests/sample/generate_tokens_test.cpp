@@ -47,7 +47,7 @@ token_id likeliest(model_type const& model, std::vector<token_id> const& text) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(prompts_begin_with_bos_where_the_tokenizer_says_so) {
+BOOST_AUTO_TEST_CASE(prompts_begin_with_bos_if_the_tokenizer_adds_it) {
     std::vector<token_id> const prompt{1, 2}, none;
     using tokens = std::vector<token_id>;
     special_tokens without = special;
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(texts_follow_the_probabilities) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_text_depends_on_its_number_alone) {
+BOOST_AUTO_TEST_CASE(a_text_depends_only_on_its_number) {
     random_model m;
     auto const prompts = some_prompts();
     token_generation_settings settings{.sampler = {.T = 0.9, .top_k = 6}, .max_tokens = 20, .seed = 3};

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(prompts_are_filled_to_whole_patches) {
     BOOST_TEST(padded_prompt({}, 4, 9, true).empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_row_of_a_batch_is_the_row_alone) {
+BOOST_AUTO_TEST_CASE(a_row_of_a_batch_equals_the_single_row) {
     untrained const u;
     context<> ctx(1, 2);
     constexpr index_t B = 5;

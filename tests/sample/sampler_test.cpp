@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(an_attempt_that_cannot_succeed_any_more_is_counted_whole) {
     BOOST_TEST(at_work.draws_left() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(the_exact_rule_gives_up_at_its_cap_and_says_so) {
+BOOST_AUTO_TEST_CASE(the_exact_rule_stops_at_its_cap_and_reports_it) {
     auto const rule = sampler::exact(temperature::of(0.5));
     random_sequence choice({.seed = 3, .stream = stream::choice});
     std::vector<token_id> patch(1);

@@ -57,7 +57,7 @@ std::vector<token_id> prompt_of(index_t patches) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_text_does_not_depend_on_the_texts_beside_it) {
+BOOST_AUTO_TEST_CASE(a_text_does_not_depend_on_other_texts) {
     untrained const u;
     auto const requests = many_requests(60);
     for (index_t const places : {3, 50}) {
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(not_even_the_last_bits_of_a_hidden_state_depend_on_other_te
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_long_prompt_gives_the_same_text_beside_others_and_in_any_round) {
+BOOST_AUTO_TEST_CASE(a_long_prompt_gives_the_same_text_next_to_others_and_in_any_round) {
     untrained const u;
     constexpr index_t part = prompt_part, longest = 2 * part + 9;
     std::vector<request> requests = many_requests(5);

@@ -23,7 +23,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(every_task_runs_once_at_any_number_of_threads, on,
     BOOST_TEST(context<>(0).threads() >= 1);
 }
 
-BOOST_AUTO_TEST_CASE(ranges_cover_everything_and_follow_from_the_grain_alone) {
+BOOST_AUTO_TEST_CASE(ranges_cover_everything_and_depend_only_on_the_grain) {
     for (int threads : {1, 3}) {
         context<> const ctx(0, threads);
         std::vector<std::atomic<int>> covered(101);

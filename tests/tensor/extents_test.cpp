@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(static_sizes_are_forgotten_implicitly_and_recovered_by_a_ca
                           says(errc::usage, "calm::extents_cast", "expected size 5 at position 1", "(3, 4)"));
 }
 
-BOOST_AUTO_TEST_CASE(rows_replace_the_leading_size_alone) {
+BOOST_AUTO_TEST_CASE(rows_replace_only_the_leading_size) {
     constexpr auto e = detail::with_rows(extents<3, dyn, 5>(4), 7);
     static_assert(std::is_same_v<decltype(e), extents<dyn, dyn, 5> const>);
     static_assert(e[0] == 7 && e[1] == 4 && e[2] == 5);

@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(sums_in_a_fixed_tree) {
 }
 
 // Sums are trees that add halves: first within each warp, then across warps.
-BOOST_AUTO_TEST_CASE(a_sum_is_the_tree_that_it_says) {
+BOOST_AUTO_TEST_CASE(a_sum_is_the_documented_tree) {
     auto const x = draws<float>(1024, 1);
     auto const halves = [](std::vector<float> v) {
         for (auto half = v.size() / 2; half > 0; half /= 2)

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(llama3_scaling_divides_low_frequencies) {
         check(angles, 128, pair, want);
 }
 
-BOOST_AUTO_TEST_CASE(a_base_alone_does_not_scale) {
+BOOST_AUTO_TEST_CASE(a_base_without_a_type_does_not_scale) {
     for (index_t const pair : {0, 1, 2, 3}) {
         rotary_angles const plain(10'000), scaled(10'000, {.type = rope_type::unscaled, .factor = 8});
         BOOST_TEST(plain.frequency(pair, 8) == std::pow(10'000.0F, -static_cast<float>(2 * pair) / 8.0F));

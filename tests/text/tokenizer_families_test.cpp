@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(ids_of_each_pattern_match_tiktoken) {
     BOOST_TEST(has(said("gpt2.json", "gpt2"), "found a tokenizer.json, which states its own"));
 }
 
-BOOST_AUTO_TEST_CASE(prompts_of_each_family_begin_as_its_post_processor_says) {
+BOOST_AUTO_TEST_CASE(prompts_of_each_family_begin_as_its_post_processor_does) {
     struct known {
         std::string family;
         bool bos_first;

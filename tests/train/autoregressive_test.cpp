@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_deterministic_text_is_learned) {
     BOOST_TEST(std::isnan(run.told.back().kl));
 }
 
-BOOST_AUTO_TEST_CASE(micro_batches_and_threads_change_rounding_alone) {
+BOOST_AUTO_TEST_CASE(micro_batches_and_threads_change_only_rounding) {
     auto r = steps(3);
     r.optimizer.eps = 1e-3;
     run_of whole(r);

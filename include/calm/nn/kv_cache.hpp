@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Keys and values of the positions processed so far, so that generation need not recompute them.
-/// \shows{tests/nn/kv_cache_test.cpp,sequences_grow_and_shrink_on_their_own}
+/// \shows{tests/nn/kv_cache_test.cpp,sequences_grow_and_shrink_independently}
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Loads tokenizers from files of either format.
-/// \shows{tests/text/tokenizer_families_test.cpp,prompts_of_each_family_begin_as_its_post_processor_says}
+/// \shows{tests/text/tokenizer_families_test.cpp,prompts_of_each_family_begin_as_its_post_processor_does}
 
 #include <cstddef>
 #include <optional>
