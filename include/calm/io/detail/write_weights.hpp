@@ -15,6 +15,7 @@
 #include "calm/io/detail/replaced_directory.hpp"
 #include "calm/io/detail/rounded_type.hpp"
 #include "calm/io/detail/stored_tensor.hpp"
+#include "calm/io/detail/whole_directory.hpp"
 #include "calm/io/safetensors.hpp"
 
 namespace calm::detail {
